@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # ag_dependencies: the three libraries that libantigravity stands on, and threads. This file is also part of the
 # installed CMake package, because whoever links libantigravity.a needs the same libraries.
-if(BUILD_SHARED_LIBS AND AG_STATIC_DEPS)
-  message(FATAL_ERROR "AG_STATIC_DEPS needs BUILD_SHARED_LIBS=OFF: archives of the system are not built for a shared library")
+if(BUILD_SHARED_LIBS AND AG_STATIC_DEPS AND NOT AG_DEPS_DIR)
+  message(FATAL_ERROR "AG_STATIC_DEPS with BUILD_SHARED_LIBS needs AG_DEPS_DIR: archives of the system are not built for a shared library")
 endif()
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)

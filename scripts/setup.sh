@@ -21,6 +21,7 @@ has_module() { has pkg-config && pkg-config --exists "$1"; }
 has_nginx() { has nginx || [ -x /usr/sbin/nginx ]; }
 has_any() { has "$1" || has "$2"; }
 has_clang_format() { { clang-format-14 --version || clang-format --version; } | grep -q 'version 14\.'; }
+has_python_module() { python3 -c "import $1" || /usr/bin/python3 -c "import $1"; }
 has_library() { { ldconfig -p || /sbin/ldconfig -p; } | grep -q "$1"; }
 has_opencl_driver() { compgen -G '/etc/OpenCL/vendors/*.icd'; }
 compiles() { printf '%s\n' "$2" | "$1" -x c -fsyntax-only -; }
@@ -57,6 +58,9 @@ need_tests() {
     need tmux has tmux
     need python3 has python3
     need python3-jinja2 python3 -c 'import jinja2'
+    need python3-cffi has_python_module cffi
+    need python3-numpy has_python_module numpy
+    need python3-pytest has_python_module pytest
     need nginx-light has_nginx
     need chromium has_any chromium chromium-browser
     need ocl-icd-libopencl1 has_library libOpenCL.so.1

@@ -74,6 +74,14 @@ typedef struct ag_eviction_inputs {
                           head, which may have had another size */
 } ag_eviction_inputs;
 
+/* One KV head of select_layer(). */
+typedef struct ag_eviction_head {
+    ag_eviction_view view; /* the heads of a call share `work` and `values` */
+    uint32_t head;         /* index of the head in its layer */
+    uint32_t n_keep;       /* slots to retain */
+    uint32_t *keep;        /* [view.n_slots] written: n_keep slots, ascending */
+} ag_eviction_head;
+
 /* A policy. Every function gets `user`; the policy's own parameters are in p->policy_params. */
 typedef struct ag_eviction_policy {
     const char *name;
@@ -85,8 +93,8 @@ typedef struct ag_eviction_policy {
     ag_status (*check)(void *user, const ag_eviction_params *p, ag_error *err);
     /* Returns the budget in tokens if the caller sets none. Optional; NULL: 1024. */
     uint32_t (*default_budget)(void *user, const ag_eviction_params *p);
-    /* Writes the slots to retain to keep[0..n_keep), ascending; keep has space for n_slots. NULL:
-     * the policy never evicts. */
+    /* Writes the slots to retain to keep[0..n_keep), ascending; keep has space for n_slots. NULL
+     * without select_layer(): the policy never evicts. */
     void (*select)(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
                    uint32_t n_keep, uint32_t *keep);
     /* Converts attention sums of one KV head to importance, in place. The sums come from a
@@ -94,8 +102,8 @@ typedef struct ag_eviction_policy {
      * NULL: the sums are the importance. */
     void (*normalise)(void *user, const ag_eviction_params *p, float *importance, uint32_t n_slots,
                       uint32_t n_window, float *values);
-    /* Writes in->importance. Required for AG_IMPORTANCE_KEYS and _CHUNK, else NULL. Several threads
-     * may call it at once for different heads. */
+    /* Writes in->importance. AG_IMPORTANCE_KEYS and _CHUNK require it or from_keys_layer(); else
+     * NULL. Several threads may call it at once for different heads. */
     void (*from_keys)(void *user, const ag_eviction_params *p, const ag_eviction_inputs *in);
     bool unrotated, with_values; /* inputs of from_keys() */
     /* Returns the scratch floats of from_keys() for heads of `dim` values. Optional; NULL: 0. */
@@ -112,6 +120,18 @@ typedef struct ag_eviction_policy {
     /* from_keys() computes the scores of KeyDiff: a device that holds the keys may compute them in
      * its place. A copy of the policy keydiff with another from_keys() must clear it. */
     bool device_scores;
+    /* Replaces from_keys() and compare(): writes the importance of all heads of a layer in one
+     * call. Every head has its own arrays, so the scratch memory grows with the number of heads.
+     * The thread that uses the session calls it. A status other than AG_OK, with *err filled, fails
+     * the eviction, which stays pending: see ag_session_step(). err is not NULL. Optional; NULL:
+     * from_keys(). */
+    ag_status (*from_keys_layer)(void *user, const ag_eviction_params *p, uint32_t layer,
+                                 const ag_eviction_inputs *heads, size_t n_heads, ag_error *err);
+    /* Replaces select(): selects the slots of the heads of a layer in one call, before the layer
+     * changes. Heads from which the policy selects nothing are omitted. Called and fails as
+     * from_keys_layer() does. Optional; NULL: select(). */
+    ag_status (*select_layer)(void *user, const ag_eviction_params *p, uint32_t layer,
+                              const ag_eviction_head *heads, size_t n_heads, ag_error *err);
 } ag_eviction_policy;
 
 /* Returns the policy of that name, NULL if there is none. */

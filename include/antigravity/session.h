@@ -175,9 +175,10 @@ typedef struct ag_step_item {
  * invariant. Allocates memory if a step has more rows or sessions than any step before.
  * Fails as a whole: on error no session has moved. Their logits are lost, their samplers keep the
  * choices made, and attention sums of h2o and snapkv may keep what the step added.
- * If an eviction after the pass fails (AG_NOMEM when copying blocks shared with a fork), the step
- * succeeds and the eviction stays pending. The session's next step, fork, save, compression or
- * truncation performs it first, and fails if it fails again. */
+ * If an eviction after the pass fails (AG_NOMEM when copying blocks shared with a fork, or an error
+ * of the policy's select_layer() or from_keys_layer()), the step succeeds and the eviction stays
+ * pending. The session's next step, fork, save, compression or truncation performs it first, and
+ * fails if it fails again. */
 AG_API ag_status ag_session_step(const ag_step_item items[], size_t n, ag_error *err);
 
 /* Decodes one token for each of n different sessions: a step of AG_PHASE_DECODE with

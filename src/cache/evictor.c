@@ -129,15 +129,74 @@ static uint32_t n_retained(const ag_evictor *e, ag_eviction_view *v, uint32_t n_
     return policy->count(policy->user, &e->params, v, n_keep);
 }
 
-/* Runs the policy. Computes importance first, unless sharing among heads has done so. */
-static ag_status run_policy(ag_evictor *e, uint32_t layer, uint32_t head, ag_eviction_view *v,
-                            uint32_t n_keep, ag_error *err) {
-    v->n_recent = recent_in(e, v, n_keep);
-    if (!v->importance)
-        AG_TRY(ag_importance_of(&e->scratch, e->sums, e->params.policy, e->cache, layer, head, v,
-                                err));
-    e->params.policy->select(e->params.policy->user, &e->params, v, n_keep, e->scratch.keep);
+/* Selection of one head's slots. */
+typedef struct head_selection {
+    ag_eviction_view view;
+    uint32_t n_keep;     /* view.n_slots: nothing is removed */
+    bool policy_selects; /* false: the unexpired slots remain */
+} head_selection;
+
+/* Describes the head and counts the slots that it retains of e->scratch.n_keep. Before any head of
+ * the layer has moved, and after its selection, results are equal. */
+static ag_status begin_selection(ag_evictor *e, uint32_t layer, uint32_t head, head_selection *s,
+                                 ag_error *err) {
+    const ag_pending_eviction *p = &e->pending;
+    const uint32_t budget = e->scratch.n_keep[head];
+    ag_eviction_view *v = &s->view;
+    *s = (head_selection){.view.n_slots = ag_kv_cache_n_slots(e->cache, layer, head)};
+    s->n_keep = v->n_slots;
+    if (window_of(e, layer) && v->n_slots <= budget) return AG_OK;
+    AG_TRY(view_head(e, layer, head, p->position, v, err));
+    const uint32_t alive = v->n_slots - v->n_expired;
+    s->n_keep = budget < alive ? budget : alive;
+    s->policy_selects = s->n_keep < alive;
+    if (p->is_compared) v->importance = e->scratch.views[head].importance;
+    if (!s->policy_selects) return AG_OK;
+    s->n_keep = n_retained(e, v, s->n_keep);
+    v->n_recent = recent_in(e, v, s->n_keep);
     return AG_OK;
+}
+
+/* Computes the importance of a head, unless sharing among heads has done so. */
+static ag_status complete_view(ag_evictor *e, uint32_t layer, uint32_t head, ag_eviction_view *v,
+                               ag_error *err) {
+    if (v->importance) return AG_OK;
+    return ag_importance_of(&e->scratch, e->sums, e->params.policy, e->cache, layer, head, v, err);
+}
+
+static void retain_unexpired(const ag_eviction_view *v, uint32_t *keep) {
+    for (uint32_t i = 0; i < v->n_slots - v->n_expired; i++)
+        keep[i] = i < v->n_protected ? i : i + v->n_expired;
+}
+
+/* Returns the list of retained slots of a head of a layer. */
+static uint32_t *selected_slots(const ag_evictor *e, uint32_t layer, uint32_t head) {
+    return e->scratch.layer_keep + (size_t)head * ag_kv_cache_max_slots(e->cache, layer);
+}
+
+/* Runs select_layer() of the policy for the heads from which it must select. */
+static ag_status select_from_layer(ag_evictor *e, ag_error *err) {
+    const ag_eviction_policy *policy = e->params.policy;
+    const ag_eviction_scratch *s = &e->scratch;
+    const uint32_t layer = e->pending.layer;
+    const size_t max_slots = ag_kv_cache_max_slots(e->cache, layer);
+    size_t n = 0;
+    for (uint32_t h = 0; h < ag_kv_cache_layer(e->cache, layer)->n_kv_heads; h++) {
+        head_selection selection;
+        ag_eviction_view *v = &selection.view;
+        AG_TRY(begin_selection(e, layer, h, &selection, err));
+        if (!selection.policy_selects) continue;
+        AG_TRY(complete_view(e, layer, h, v, err));
+        uint32_t *positions = s->layer_positions + h * max_slots;
+        memcpy(positions, v->positions, v->n_slots * sizeof *positions);
+        v->positions = positions;
+        s->selections[n++] =
+            (ag_eviction_head){*v, h, selection.n_keep, selected_slots(e, layer, h)};
+    }
+    ag_error unused;
+    return n ? policy->select_layer(policy->user, &e->params, layer, s->selections, n,
+                                    err ? err : &unused)
+             : AG_OK;
 }
 
 static bool spills_layer(const ag_evictor *e, uint32_t layer) {
@@ -145,38 +204,35 @@ static bool spills_layer(const ag_evictor *e, uint32_t layer) {
 }
 
 /* Stores evicted slots of a head in the spill store, except expired ones. */
-static void spill_evicted(ag_evictor *e, uint32_t layer, uint32_t head, const ag_eviction_view *v,
-                          uint32_t n_keep) {
-    const uint32_t alive = v->n_protected + v->n_expired;
+static void spill_evicted(ag_evictor *e, uint32_t layer, uint32_t head, const head_selection *s,
+                          const uint32_t *keep) {
+    const uint32_t alive = s->view.n_protected + s->view.n_expired;
     uint32_t *evicted = e->scratch.work, n = 0;
-    for (uint32_t s = 0, k = 0; s < v->n_slots; s++) {
-        if (k < n_keep && e->scratch.keep[k] == s) k++;
-        else if (s >= alive) evicted[n++] = s;
+    for (uint32_t slot = 0, k = 0; slot < s->view.n_slots; slot++) {
+        if (k < s->n_keep && keep[k] == slot) k++;
+        else if (slot >= alive) evicted[n++] = slot;
     }
     ag_spill_store(e->spill, e->sums, layer, head, evicted, n);
 }
 
-static ag_status evict_from_head(ag_evictor *e, uint32_t layer, uint32_t head, uint32_t budget,
-                                 uint32_t position, const float *importance, ag_error *err) {
-    ag_eviction_view v;
-    if (window_of(e, layer) && ag_kv_cache_n_slots(e->cache, layer, head) <= budget) return AG_OK;
-    AG_TRY(view_head(e, layer, head, position, &v, err));
-    uint32_t alive = v.n_slots - v.n_expired, n_keep = budget < alive ? budget : alive;
-    if (n_keep == v.n_slots) return AG_OK;
-    v.importance = importance;
-    /* The policy is not called if only expired slots are removed. */
-    if (n_keep < alive) {
-        n_keep = n_retained(e, &v, n_keep);
-        AG_TRY(run_policy(e, layer, head, &v, n_keep, err));
+static ag_status evict_from_head(ag_evictor *e, uint32_t layer, uint32_t head, ag_error *err) {
+    const ag_eviction_policy *policy = e->params.policy;
+    head_selection s;
+    uint32_t *keep = e->scratch.keep;
+    AG_TRY(begin_selection(e, layer, head, &s, err));
+    if (s.n_keep == s.view.n_slots) return AG_OK;
+    if (!s.policy_selects) {
+        retain_unexpired(&s.view, keep);
+    } else if (policy->select_layer) {
+        keep = selected_slots(e, layer, head);
     } else {
-        for (uint32_t i = 0; i < alive; i++) {
-            e->scratch.keep[i] = i < v.n_protected ? i : i + v.n_expired;
-        }
+        AG_TRY(complete_view(e, layer, head, &s.view, err));
+        policy->select(policy->user, &e->params, &s.view, s.n_keep, keep);
     }
-    if (spills_layer(e, layer)) spill_evicted(e, layer, head, &v, n_keep);
+    if (spills_layer(e, layer)) spill_evicted(e, layer, head, &s, keep);
     ag_status st = ag_score_sums_fetch(e->sums, layer, err);
-    if (st == AG_OK) st = ag_kv_compact_head(e->cache, layer, head, e->scratch.keep, n_keep, err);
-    if (st == AG_OK) ag_score_sums_compact(e->sums, layer, head, e->scratch.keep, n_keep);
+    if (st == AG_OK) st = ag_kv_compact_head(e->cache, layer, head, keep, s.n_keep, err);
+    if (st == AG_OK) ag_score_sums_compact(e->sums, layer, head, keep, s.n_keep);
     if (st != AG_OK && spills_layer(e, layer)) ag_spill_cancel_store(e->spill, layer, head);
     return st;
 }
@@ -250,7 +306,8 @@ static void share_by_params(ag_evictor *e, uint32_t layer, size_t n_layer_keep) 
     if (e->lengths == AG_HEADS_EVEN) ag_evictor_set_lengths(e, AG_HEADS_RAGGED_IN_LAYER);
 }
 
-/* Sets e->scratch.n_keep for the eviction's next layer, before any of its heads has moved. */
+/* Sets e->scratch.n_keep for the eviction's next layer, before any of its heads has moved, and runs
+ * select_layer() of the policy. */
 static ag_status share_out(ag_evictor *e, ag_error *err) {
     ag_pending_eviction *p = &e->pending;
     const uint32_t layer = p->layer;
@@ -266,6 +323,7 @@ static ag_status share_out(ag_evictor *e, ag_error *err) {
     else if (share && n_slots > n_layer_keep) share_by_params(e, layer, n_layer_keep);
     else if (share)
         for (uint32_t h = 0; h < n_heads; h++) e->scratch.n_keep[h] = UINT32_MAX;
+    if (e->params.policy->select_layer) AG_TRY(select_from_layer(e, err));
     p->is_shared_out = true;
     p->head = 0;
     return AG_OK;
@@ -275,8 +333,7 @@ static ag_status evict_from_layer(ag_evictor *e, ag_error *err) {
     ag_pending_eviction *p = &e->pending;
     if (!p->is_shared_out) AG_TRY(share_out(e, err));
     for (; p->head < ag_kv_cache_layer(e->cache, p->layer)->n_kv_heads; p->head++)
-        AG_TRY(evict_from_head(e, p->layer, p->head, e->scratch.n_keep[p->head], p->position,
-                               p->is_compared ? e->scratch.views[p->head].importance : NULL, err));
+        AG_TRY(evict_from_head(e, p->layer, p->head, err));
     p->is_shared_out = false;
     return AG_OK;
 }

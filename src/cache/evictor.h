@@ -12,7 +12,7 @@
 
 typedef struct ag_pending_eviction {
     bool is_pending;
-    bool is_shared_out; /* n_keep and views of `scratch` are valid for `layer` */
+    bool is_shared_out; /* n_keep, views and layer_keep of `scratch` are valid for `layer` */
     bool is_compared;   /* the views of `layer` hold importance */
     uint32_t budget, position;
     uint32_t n_to_remove;  /* slots that each head gives up if all heads share */

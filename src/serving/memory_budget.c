@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "serving/memory_budget.h"
 
+#include "cache/eviction/budget.h"
 #include "constrain/constraint.h"
 #include "core/backend_ops.h"
 #include "core/block_pool.h"
@@ -108,7 +109,7 @@ static uint32_t slots_needed(const ag_session_params *p, uint64_t n_prompt, uint
 
 static uint32_t eviction_budget(const ag_session_params *p, uint32_t n_default) {
     const ag_eviction_params *e = &p->eviction;
-    if (!e->policy || !e->policy->select) return 0;
+    if (!ag_eviction_is_managed(e)) return 0;
     if (e->budget_bytes || e->budget_ratio > 0) return n_default;
     if (e->budget_tokens) return e->budget_tokens;
     if (e->policy->default_budget) return e->policy->default_budget(e->policy->user, e);

@@ -6,11 +6,11 @@ set -euo pipefail
 cd "$1"
 status=0
 scripts=(.ci/run scripts/*.sh scripts/android/*.sh)
-while IFS= read -r script; do scripts+=("$script"); done < <(find tests fuzz -name '*.sh' 2>/dev/null)
+while IFS= read -r script; do scripts+=("$script"); done < <(find tests fuzz bindings -name '*.sh' 2>/dev/null)
 for script in "${scripts[@]}"; do
     bash -n "$script" || status=1
 done
-for script in .ci/run scripts/demo.sh scripts/setup.sh scripts/test.sh scripts/deps-cross.sh scripts/models.sh scripts/android/run.sh; do
+for script in .ci/run scripts/demo.sh scripts/setup.sh scripts/test.sh scripts/deps-cross.sh scripts/models.sh scripts/wheel.sh scripts/android/run.sh; do
     [ -x "$script" ] || {
         echo "$script: may not be run"
         status=1

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define OPTION_STRUCT sampling_options
@@ -195,10 +195,11 @@ static const option_def defs[] = {
 
 option_group sampling_group(sampling_options *o) { return OPTION_GROUP("Sampling", defs, o); }
 
-/* Draws 32 bits, so that JSON readers with double numbers keep the seed exact. */
+/* Draws 32 bits, so that JSON readers with double numbers keep the seed exact. glibc has
+ * getrandom() since 2.25 only. */
 uint64_t sampling_draw_seed(void) {
     uint64_t seed;
-    if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
+    if (syscall(SYS_getrandom, &seed, sizeof seed, 0) != (long)sizeof seed)
         seed = (uint64_t)(clock_s() * 1e9) * 0x9e3779b97f4a7c15u + (uint64_t)getpid();
     return seed >> 32;
 }

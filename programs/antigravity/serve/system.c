@@ -5,9 +5,9 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -69,7 +69,8 @@ void system_format_time(char *text, size_t cap, const char *format, double secon
     if (gmtime_r(&t, &utc)) strftime(text, cap, format, &utc);
 }
 
-bool system_random(void *bytes, size_t n) { return getrandom(bytes, n, 0) == (ssize_t)n; }
+/* glibc has getrandom() since 2.25 only. */
+bool system_random(void *bytes, size_t n) { return syscall(SYS_getrandom, bytes, n, 0) == (long)n; }
 
 size_t system_raise_file_limit(void) {
     struct rlimit r;

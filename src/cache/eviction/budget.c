@@ -20,7 +20,9 @@ void ag_eviction_resolve_policy(ag_eviction_params *p) {
     p->budget_ratio = 1;
 }
 
-bool ag_eviction_is_managed(const ag_eviction_params *p) { return p->policy && p->policy->select; }
+bool ag_eviction_is_managed(const ag_eviction_params *p) {
+    return p->policy && (p->policy->select || p->policy->select_layer);
+}
 
 uint32_t ag_eviction_tokens_in(const ag_kv_params *kv, size_t bytes) {
     uint32_t fits = 0, too_many = UINT32_MAX / AG_KV_BLOCK + 1; /* blocks in each layer */

@@ -21,6 +21,11 @@ static bool scores_in_place(const ag_eviction_policy *policy, const ag_kv_cache 
 
 enum { MAX_WORKERS = 4 }; /* each holds the keys of a head as floats */
 
+/* Returns the maximum number of heads in memory: all if from_keys_layer() gets them in one call. */
+static uint32_t max_workers(const ag_eviction_policy *policy, const ag_kv_totals *t) {
+    return policy->from_keys_layer || t->max_heads < MAX_WORKERS ? t->max_heads : MAX_WORKERS;
+}
+
 /* Places all arrays of the scratch. in_place: the backend computes the scores of keys. */
 static void place_arrays(ag_eviction_scratch *s, ag_carver *c, const ag_eviction_params *p,
                          const ag_kv_totals *t, bool in_place) {
@@ -29,7 +34,7 @@ static void place_arrays(ag_eviction_scratch *s, ag_carver *c, const ag_eviction
     const bool adaptive = ag_heads_by_scores(p->head_budget);
     const size_t slots = t->max_slots, head_slots = t->max_head_slots, heads = t->max_heads;
     const size_t dim = t->max_dim, workers = s->n_workers;
-    s->separate_heads = from_keys || adaptive;
+    s->separate_heads = from_keys || adaptive || policy->select_layer;
     s->keep = ag_carve(c, slots, sizeof *s->keep);
     s->work = ag_carve(c, slots, sizeof *s->work);
     s->positions = ag_carve(c, slots, sizeof *s->positions);
@@ -42,6 +47,11 @@ static void place_arrays(ag_eviction_scratch *s, ag_carver *c, const ag_eviction
         s->ranked = ag_carve(c, head_slots, sizeof *s->ranked);
         s->order = ag_carve(c, head_slots, sizeof *s->order);
         s->best = ag_carve(c, head_slots, sizeof *s->best);
+    }
+    if (policy->select_layer) {
+        s->selections = ag_carve(c, heads, sizeof *s->selections);
+        s->layer_keep = ag_carve(c, head_slots, sizeof *s->layer_keep);
+        s->layer_positions = ag_carve(c, head_slots, sizeof *s->layer_positions);
     }
     if (p->head_budget == AG_HEAD_BUDGET_VALUES) {
         s->head_values = ag_carve(c, slots * dim, sizeof *s->head_values);
@@ -62,17 +72,14 @@ static void place_arrays(ag_eviction_scratch *s, ag_carver *c, const ag_eviction
     if (policy->compare) s->more = ag_carve(c, head_slots, sizeof *s->more);
 }
 
-static uint32_t max_workers(const ag_kv_totals *t) {
-    return t->max_heads < MAX_WORKERS ? t->max_heads : MAX_WORKERS;
-}
-
 ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_params *p,
                                      const ag_kv_cache *cache, ag_error *err) {
     const ag_kv_totals t = ag_kv_totals_of(ag_kv_cache_params(cache));
     const bool in_place = scores_in_place(p->policy, cache);
     ag_carver c = {0};
-    s->n_workers = ag_backend_threads(ag_kv_cache_backend(cache));
-    if (s->n_workers > max_workers(&t)) s->n_workers = max_workers(&t);
+    const uint32_t n_threads = ag_backend_threads(ag_kv_cache_backend(cache));
+    s->n_workers = max_workers(p->policy, &t);
+    if (s->n_workers > n_threads && !p->policy->from_keys_layer) s->n_workers = n_threads;
     s->per_head_importance = p->head_budget != AG_HEAD_BUDGET_EVEN || (p->spill && p->spill->path);
     place_arrays(s, &c, p, &t, in_place);
     s->memory = ag_malloc(c.used);
@@ -86,7 +93,7 @@ ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_p
 
 size_t ag_eviction_scratch_bytes(const ag_eviction_params *p, const ag_kv_params *kv) {
     const ag_kv_totals t = ag_kv_totals_of(kv);
-    ag_eviction_scratch s = {.n_workers = max_workers(&t)};
+    ag_eviction_scratch s = {.n_workers = max_workers(p->policy, &t)};
     ag_carver c = {0};
     /* Without a backend, assume that it computes device scores itself. */
     place_arrays(&s, &c, p, &t, p->policy->device_scores);
@@ -193,7 +200,8 @@ static ag_status load_head(const keys_job *job, size_t w, uint32_t h, ag_evictio
     return ag_kv_cache_read_values(job->cache, job->layer, h, values, job->err);
 }
 
-/* Scores heads w, w + n_workers, ... in worker w. */
+/* Scores heads w, w + n_workers, ... in worker w. For from_keys_layer() it only loads them, each in
+ * a worker of its own. */
 static void score_keys_of_heads(void *ctx, size_t begin, size_t end, uint32_t thread) {
     keys_job *job = ctx;
     const ag_eviction_policy *policy = job->p->policy;
@@ -205,7 +213,8 @@ static void score_keys_of_heads(void *ctx, size_t begin, size_t end, uint32_t th
             const ag_status st = load_head(job, w, h, &in);
             if (st != AG_OK) job->status = st;
             if (st != AG_OK) return;
-            policy->from_keys(policy->user, job->p, &in);
+            if (policy->from_keys_layer) job->s->heads[h] = in;
+            else policy->from_keys(policy->user, job->p, &in);
         }
     }
 }
@@ -237,6 +246,11 @@ static ag_status score_keys_of_layer(keys_job *job, size_t n_keep) {
         s->table_of = job->rope->inv_freq;
     }
     ag_for_each(ag_kv_cache_backend(job->cache), s->n_workers, score_keys_of_heads, job);
+    if (job->status == AG_OK && policy->from_keys_layer) {
+        ag_error unused;
+        return policy->from_keys_layer(policy->user, job->p, job->layer, s->heads, n_heads,
+                                       job->err ? job->err : &unused);
+    }
     if (job->status == AG_OK && policy->compare)
         policy->compare(policy->user, job->p, s->heads, n_heads);
     return job->status;
@@ -272,9 +286,11 @@ ag_status ag_importance_of(ag_eviction_scratch *s, ag_score_sums *sums,
     const ag_importance_traits *traits = ag_importance_traits_of(policy);
     float *importance = s->importance;
     if (!traits->has_scores) return AG_OK;
-    if (s->separate_heads) importance += (size_t)head * ag_kv_cache_max_slots(cache, layer);
+    const bool of_layer = traits->of_newest_query && !s->per_head_importance;
+    if (s->separate_heads && !of_layer)
+        importance += (size_t)head * ag_kv_cache_max_slots(cache, layer);
     /* In other cases ag_importance_of_layer() has written it. */
-    if (traits->is_attention && (s->per_head_importance || !traits->of_newest_query)) {
+    if (traits->is_attention && !of_layer) {
         AG_TRY(ag_score_sums_fetch(sums, layer, err));
         memcpy(importance, ag_score_sums_of(sums, layer, head), v->n_slots * sizeof *importance);
         if (s->mean) AG_TRY(count_values(s, cache, layer, head, importance, err));

@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 /* Scratch memory of evictions. Holds one head, except for policies that score keys, whose heads
- * are scored by several workers at once. */
+ * are scored by several workers at once, and for functions of a policy that get an entire layer. */
 typedef struct ag_eviction_scratch {
     void *memory; /* owned; holds all arrays */
     /* Sized for the layers with the most slots, heads and values: */
@@ -22,6 +22,9 @@ typedef struct ag_eviction_scratch {
     ag_eviction_view *views; /* [heads] */
     float *ranked;           /* [heads * slots] */
     uint32_t *order, *best;  /* [heads * slots] */
+    /* For select_layer(), else NULL: */
+    ag_eviction_head *selections;           /* [heads] */
+    uint32_t *layer_keep, *layer_positions; /* [heads * slots] */
     /* For from_keys(); NULL if the policy does not need them: */
     ag_eviction_inputs *heads; /* [heads] */
     uint32_t *head_positions;  /* [n_workers][slots] */

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Engine: the thread that uses a backend, its models and their sessions.
+
+The library allows one thread at a time to use them, so every call runs on this thread, in the order
+of arrival. Callers wait for their call; a signal ends the wait and cancels the call.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import queue
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from . import errors
+from ._native import ffi, lib
+
+T = TypeVar("T")
+
+_FORKED = (
+    "this process was forked after the model was loaded, and the model's threads do not exist in it; "
+    "load the model in the child, or start processes with multiprocessing's start method 'spawn'"
+)
+
+
+class Job(Generic[T]):
+    """A call on the engine's thread."""
+
+    def __init__(self, function: Callable[[], T], sessions: Sequence[Any]) -> None:
+        self._function = function
+        self._sessions = sessions  # ag_session pointers, which cancel() cancels
+        self._lock = threading.Lock()
+        self._running = False
+        self._done = threading.Lock()
+        self._done.acquire()
+        self._result: T | None = None
+        self._error: BaseException | None = None
+        self._listener: Callable[[], None] | None = None
+        self.finished = False
+        self.cancelled = False
+
+    def run(self) -> None:
+        """Run the call on the engine's thread."""
+        with self._lock:
+            self._running = not self.cancelled
+        try:
+            if self.cancelled:
+                raise errors.CancelledError("cancelled before the call began")
+            self._result = self._function()
+        except BaseException as e:
+            self._error = e
+        with self._lock:
+            self._running = False
+        if self.cancelled and not isinstance(self._error, errors.CancelledError):
+            self._clear_cancellation()
+        self._function = None  # type: ignore[assignment]
+        with self._lock:
+            self.finished = True
+            listener = self._listener
+        self._done.release()
+        if listener:
+            listener()
+
+    def _clear_cancellation(self) -> None:
+        # The call ended before it saw the cancellation, which would end the session's next call. A
+        # call that sees it consumes no token.
+        for session in self._sessions:
+            error = ffi.new("ag_error *")
+            lib.ag_session_prefill(session, ffi.new("int32_t[1]"), 1, ffi.NULL, ffi.NULL, error)
+
+    def cancel(self) -> None:
+        """Cancel the call: it ends within one layer. A call that waits does not begin."""
+        with self._lock:
+            if self.finished or self.cancelled:
+                return
+            self.cancelled = True
+            if self._running:
+                for session in self._sessions:
+                    lib.ag_session_cancel(session)
+
+    def when_finished(self, listener: Callable[[], None]) -> None:
+        """Call `listener` once the call has ended, on the engine's thread or at once."""
+        with self._lock:
+            if not self.finished:
+                self._listener = listener
+                return
+        listener()
+
+    def result(self) -> T:
+        """Return the result of a finished call, or raise its exception."""
+        if self._error is not None:
+            try:
+                raise self._error
+            finally:
+                self = None  # type: ignore[assignment] # breaks the cycle of traceback and error
+        return self._result  # type: ignore[return-value]
+
+    def wait(self) -> T:
+        """Wait for the call. An exception of a signal handler cancels it and is raised after it."""
+        try:
+            with self._done:
+                pass
+        except BaseException:
+            self.cancel()
+            self.wait_until_finished()
+            raise
+        return self.result()
+
+    def wait_until_finished(self) -> None:
+        while not self.finished:
+            try:
+                with self._done:
+                    pass
+            except KeyboardInterrupt:
+                continue
+
+
+def _run_jobs(jobs: queue.SimpleQueue[Any]) -> None:
+    while True:
+        job = jobs.get()
+        if job is None:
+            return
+        job.run()
+        del job
+
+
+class Engine:
+    """The thread of one backend. It ends when the engine is collected or the process exits."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._pid = os.getpid()
+        self._current: weakref.ref[Job[Any]] | None = None
+        self._thread = threading.Thread(target=_run_jobs, args=(self._jobs,), name="antigravity", daemon=True)
+        self._thread.start()
+        _engines.add(self)
+
+    def check(self) -> None:
+        """Raise an error if this thread of this process cannot use the engine."""
+        if os.getpid() != self._pid:
+            raise errors.ForkError(_FORKED)
+        if threading.get_ident() == self._thread.ident:
+            raise errors.InvalidError(
+                "called from a callback of the model: a callback must not use its model or sessions"
+            )
+
+    def submit(self, function: Callable[[], T], sessions: Sequence[Any] = ()) -> Job[T]:
+        """Run a call after those before it."""
+        self.check()
+        job = Job(function, sessions)
+        self._current = weakref.ref(job)
+        self._jobs.put(job)
+        return job
+
+    def run(self, function: Callable[[], T], sessions: Sequence[Any] = ()) -> T:
+        """Run a call and wait for its result."""
+        return self.submit(function, sessions).wait()
+
+    def post(self, function: Callable[[], Any]) -> None:
+        """Run a call that nobody waits for, such as a destructor. Any thread may post at any time."""
+        if os.getpid() == self._pid:
+            self._jobs.put(Job(function, ()))
+
+    def stop(self) -> None:
+        """Cancel the newest call, let the others end and end the thread."""
+        if os.getpid() != self._pid:
+            return
+        job = self._current() if self._current else None
+        if job:
+            job.cancel()
+        self._jobs.put(None)
+        self._thread.join()
+
+    def __del__(self) -> None:
+        if os.getpid() == self._pid:
+            self._jobs.put(None)
+
+
+_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_engines() -> None:
+    for engine in list(_engines):
+        engine.stop()
+
+
+class Handle:
+    """Owns an object of the library. Its parents are destroyed after it."""
+
+    def __init__(self, engine: Engine, pointer: Any, destroy: Any, parent: Handle | None = None):
+        self.engine = engine
+        self.pointer = pointer
+        self._destroy = destroy
+        self._parent = parent
+
+    def __del__(self) -> None:
+        pointer, destroy = self.pointer, self._destroy
+        self.engine.post(lambda: destroy(pointer))

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Constraints: restrict a generation to texts that match a schema, a grammar, ..."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from . import errors
+from ._native import call, create, ffi, lib
+
+Format = Mapping[str, Any]
+
+
+class Vocabulary:
+    """An ag_constraint_vocab: a tokenizer prepared for constraints."""
+
+    def __init__(self, tokenizer: Any, n_vocab: int, eos_ids: tuple[int, ...]) -> None:
+        self._tokenizer = tokenizer
+        self.pointer = ffi.gc(
+            create(
+                lib.ag_constraint_vocab_create,
+                "ag_constraint_vocab",
+                tokenizer,
+                n_vocab,
+                list(eos_ids),
+                len(eos_ids),
+            ),
+            lib.ag_constraint_vocab_destroy,
+        )
+
+    def constraint(self, kind: int, text: str = "", choices: list[str] | None = None) -> Any:
+        """Return an ag_constraint, which is destroyed with the returned object."""
+        params = ffi.new("ag_constraint_params *")
+        params[0] = lib.ag_constraint_defaults(kind)
+        encoded = ffi.from_buffer("char[]", text.encode())
+        params.text, params.len = encoded, len(text.encode())
+        texts = [ffi.new("char[]", c.encode()) for c in choices or []]
+        array = ffi.new("char *[]", texts)
+        params.choices, params.n_choices = ffi.cast("const char *const *", array), len(texts)
+        return self.own(create(lib.ag_constraint_create, "ag_constraint", self.pointer, params))
+
+    def own(self, constraint: Any) -> Any:
+        """Return the constraint, destroyed before this vocabulary is."""
+        return ffi.gc(constraint, lambda c, _=self.pointer: lib.ag_constraint_destroy(c))
+
+
+def from_format(vocabulary: Vocabulary, response_format: Format | None) -> Any:
+    """Return the constraint of a response format; None: the text is free.
+
+    The formats are OpenAI's {"type": "text"}, {"type": "json_object"} (also with a "schema") and
+    {"type": "json_schema", "json_schema": {"schema": ...}}, and {"type": "regex", "regex": ...},
+    {"type": "grammar", "grammar": ...} (GBNF) and {"type": "choices", "choices": [...]}.
+    """
+    kind = response_format.get("type", "text") if response_format else "text"
+    if response_format is None or kind == "text":
+        return None
+    try:
+        schema = response_format["json_schema"]["schema"] if kind == "json_schema" else None
+        if kind == "json_object":
+            schema = response_format.get("schema")
+        if schema is not None:
+            return vocabulary.constraint(lib.AG_CONSTRAINT_JSON_SCHEMA, json.dumps(schema))
+        if kind == "json_object":
+            return vocabulary.constraint(lib.AG_CONSTRAINT_JSON_OBJECT)
+        if kind == "regex":
+            return vocabulary.constraint(lib.AG_CONSTRAINT_REGEX, response_format["regex"])
+        if kind == "grammar":
+            return vocabulary.constraint(lib.AG_CONSTRAINT_GRAMMAR, response_format["grammar"])
+        if kind == "choices":
+            return vocabulary.constraint(lib.AG_CONSTRAINT_CHOICES, choices=list(response_format["choices"]))
+    except KeyError as e:
+        raise errors.InvalidError(f"response_format of type '{kind}': {e} is missing") from None
+    raise errors.InvalidError(f"response_format has the type '{kind}', which does not exist")
+
+
+def attach(sampler: Any, constraint: Any) -> None:
+    if constraint is not None:
+        call(lib.ag_sampler_constrain, sampler, constraint)

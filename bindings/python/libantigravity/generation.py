@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Generation: an iterator over the text that a session generates."""
+
+from __future__ import annotations
+
+import codecs
+import queue
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import stats
+from ._native import call, ffi, ids_array, lib
+
+if TYPE_CHECKING:
+    from .session import Session
+
+Prepare = Callable[[], Sequence[int]]
+
+
+class Request:
+    """What to generate: the prompt, where to stop, and objects of the library that must stay alive."""
+
+    def __init__(
+        self,
+        session: Session,
+        prompt: Prepare,
+        sampler: Any,
+        *,
+        max_tokens: int = 128,
+        stop: Sequence[str] = (),
+        ignore_eos: bool = False,
+        keep_special: bool = False,
+        keep_alive: Sequence[Any] = (),
+    ) -> None:
+        self.session = session
+        self.prompt = prompt  # runs on the engine's thread before the generation
+        self.sampler = sampler
+        self.max_tokens = max_tokens
+        self.stop = [ffi.new("char[]", text.encode()) for text in stop]
+        self.ignore_eos = ignore_eos
+        self.keep_special = keep_special
+        self.keep_alive = keep_alive
+
+
+def _generate(request: Request, out: queue.SimpleQueue[Any], ids: list[int]) -> stats.GenerationStats:
+    """Run a generation on the engine's thread."""
+    session, pointer = request.session, request.session._pointer
+    result = ffi.new("ag_generate_stats *")
+    params = ffi.new("ag_generate_params *")
+    params[0] = lib.ag_generate_defaults()
+
+    @ffi.callback("bool(void *, int32_t, const char *, size_t)", error=False)
+    def on_token(_user: Any, token: int, text: Any, n: int) -> bool:
+        if token >= 0:
+            ids.append(token)
+        out.put(bytes(ffi.buffer(text, n)) if n else b"")
+        return True
+
+    stops = ffi.new("char *[]", request.stop)
+    params.max_tokens = request.max_tokens
+    params.ignore_eos = request.ignore_eos
+    params.stop, params.n_stop = ffi.cast("const char *const *", stops), len(request.stop)
+    params.sampler, params.tokenizer = request.sampler, session._model._tokenizer
+    params.keep_special = request.keep_special
+    params.on_token = on_token
+
+    prompt = list(request.prompt())
+    array = ids_array(prompt)
+    session._consume(
+        lambda: call(lib.ag_session_generate, pointer, array, len(prompt), params, result),
+        lambda: prompt + ids,
+    )
+    session._unfed = result.last_id if result.last_id >= 0 else None
+    return stats.generation_stats(result)
+
+
+class Generation(Iterator[str]):
+    """Pieces of a generated text, in order. Each piece consists of complete characters.
+
+    The work begins at once on the engine's thread. Closing the iterator, or dropping it, stops it
+    within one layer; an interrupt while waiting does too. Complete tokens stay in the session.
+    """
+
+    def __init__(self, request: Request, finished: Callable[[], None] | None = None) -> None:
+        self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._ids: list[int] = []
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        out, ids = self._queue, self._ids
+        self._job = request.session._engine.submit(lambda: _generate(request, out, ids), (request.session._pointer,))
+
+        def end() -> None:
+            out.put(None)
+            if finished:
+                finished()
+
+        self._job.when_finished(end)
+        self._ended = False
+
+    def __next__(self) -> str:
+        while not self._ended:
+            try:
+                piece = self._queue.get()
+            except BaseException:
+                self.close()
+                raise
+            if piece is None:
+                self._ended = True
+                self._job.result()
+                break
+            text = self._decoder.decode(piece)
+            if text:
+                return text
+        raise StopIteration
+
+    def text(self) -> str:
+        """Return the remaining text."""
+        return "".join(self)
+
+    @property
+    def ids(self) -> list[int]:
+        """Chosen tokens so far, without a final EOS."""
+        return list(self._ids)
+
+    @property
+    def stats(self) -> stats.GenerationStats:
+        """Statistics. Waits for the end of the generation."""
+        return self._job.wait()
+
+    def close(self) -> None:
+        """Stop the work and wait until it has ended."""
+        self._job.cancel()
+        self._job.wait_until_finished()
+        self._ended = True
+
+    def __enter__(self) -> Generation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        job = getattr(self, "_job", None)
+        if job is not None:
+            job.cancel()

@@ -1,0 +1,461 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Session: a KV cache, a position and the tokens that the model has consumed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from . import errors, stats
+from ._engine import Handle
+from ._native import IdBuffer, Progress, call, check, choice, create, dtype, ffi, ids_array, lib, make_progress
+from .generation import Generation, Request
+from .policy import Policy, make_table, policy_names
+
+if TYPE_CHECKING:
+    from ._arrays import Floats
+    from .constraints import Format
+    from .model import Model
+
+T = TypeVar("T")
+
+HEAD_BUDGETS = {
+    "even": lib.AG_HEAD_BUDGET_EVEN,
+    "adaptive": lib.AG_HEAD_BUDGET_ADAPTIVE,
+    "adaptive-values": lib.AG_HEAD_BUDGET_VALUES,
+}
+PREFILLS = {
+    "auto": lib.AG_KV_PREFILL_AUTO,
+    "bounded": lib.AG_KV_PREFILL_BOUNDED,
+    "whole": lib.AG_KV_PREFILL_WHOLE,
+}
+
+
+@dataclass(frozen=True)
+class SessionParams:
+    """Parameters of a session. None: the library's default."""
+
+    max_seq_len: int | None = None  # slots of the cache for each KV head; 2048
+    prefill_chunk: int | None = None  # tokens of a prefill step; 512
+    k_type: str = "f16"  # types of the cache: f32, f16, q8_0, q4_0
+    v_type: str = "f16"
+    kv_policy: str | Policy | None = None  # a name of policy_names() or a Policy
+    kv_budget: int | None = None  # tokens that an eviction retains; 1024
+    protected_prefix: int | None = None  # first tokens that are never evicted; 4
+    recent: int | None = None  # newest tokens that are retained; 32
+    slack: int | None = None  # tokens over the budget before decoding evicts; 64
+    window: int | None = None  # tokens of the policy "sliding"; 1024
+    head_budget: str = "even"  # "even", "adaptive" or "adaptive-values"
+    prefill: str = "auto"  # when a prompt is evicted: "auto", "bounded" or "whole"
+    snapkv_window: int | None = None  # last queries of a prompt that "snapkv" scores with; 32
+
+
+class Scores(NamedTuple):
+    """Result of Session.score()."""
+
+    logprobs: Floats  # [n] natural logarithms; NaN for a first token without logits before it
+    is_greedy: Any  # [n] bool: the token had the largest logit
+
+
+def eviction_params(p: SessionParams) -> tuple[Any, Any]:
+    """Return ag_eviction_params, and the table of a Python policy or None."""
+    c = ffi.new("ag_eviction_params *")
+    c[0] = lib.ag_eviction_defaults()
+    table = None
+    if isinstance(p.kv_policy, Policy):
+        table = make_table(p.kv_policy)
+        c.policy = table.pointer
+    elif p.kv_policy is not None:
+        c.policy = lib.ag_eviction_policy_find(p.kv_policy.encode())
+        if c.policy == ffi.NULL:
+            raise errors.InvalidError(
+                f"kv_policy is '{p.kv_policy}': it must be one of {', '.join(policy_names())} or a Policy"
+            )
+    for name in ("protected_prefix", "recent", "slack", "window", "snapkv_window"):
+        if getattr(p, name) is not None:
+            setattr(c, name, getattr(p, name))
+    c.budget_tokens = p.kv_budget or 0
+    c.head_budget = choice(HEAD_BUDGETS, p.head_budget, "head_budget")
+    c.prefill = choice(PREFILLS, p.prefill, "prefill")
+    return c, table
+
+
+def session_params(p: SessionParams) -> tuple[Any, Any]:
+    """Return ag_session_params, and the table of a Python policy or None."""
+    c = ffi.new("ag_session_params *")
+    c[0] = lib.ag_session_defaults()
+    if p.max_seq_len is not None:
+        c.max_seq_len = p.max_seq_len
+    if p.prefill_chunk is not None:
+        c.prefill_chunk = p.prefill_chunk
+    c.k_type, c.v_type = dtype(p.k_type, "k_type"), dtype(p.v_type, "v_type")
+    eviction, table = eviction_params(p)
+    c.eviction = eviction[0]
+    return c, table
+
+
+class Session:
+    """One text in a KV cache. `Model.session` creates it.
+
+    The arrays of `logits` belong to the session: its next call overwrites them.
+    """
+
+    def __init__(self, model: Model, handle: Handle, table: Any, ids: Sequence[int] = ()) -> None:
+        self._model = model
+        self._engine = model._engine
+        self._handle: Handle | None = handle
+        self._table = table
+        self._ids = list(ids)
+        self._unfed: int | None = None  # chosen by the last generation, not consumed yet
+
+    # ---- calls on the engine's thread ----
+
+    @property
+    def _pointer(self) -> Any:
+        if self._handle is None:
+            raise errors.InvalidError("the session is closed")
+        return self._handle.pointer
+
+    def _note_consumed(self, new: Sequence[int]) -> None:
+        """Record those of the new tokens that were consumed."""
+        self._ids.extend(new)
+        del self._ids[lib.ag_session_position(self._pointer) :]
+        self._unfed = None
+
+    def _raise_failure(self) -> None:
+        if self._table is not None:
+            self._table.raise_failure()
+
+    def _consume(self, function: Callable[[], T], new: Callable[[], Sequence[int]]) -> T:
+        """Run a function that consumes tokens. `new` returns those that it may have consumed.
+
+        Call it on the engine's thread. An exception of the policy is raised in place of the library's.
+        """
+        try:
+            result = function()
+        except errors.CancelledError:
+            raise
+        except errors.Error:
+            self._raise_failure()
+            raise
+        finally:
+            self._note_consumed(new())
+        self._raise_failure()
+        return result
+
+    def _run(self, function: Callable[[], T], new: Sequence[int] = ()) -> T:
+        pointer = self._pointer
+        return self._engine.run(lambda: self._consume(function, lambda: new), (pointer,))
+
+    def _read(self, function: Callable[[Any], T]) -> T:
+        pointer = self._pointer
+        return self._engine.run(lambda: function(pointer))
+
+    # ---- tokens ----
+
+    def prefill(self, tokens: str | Sequence[int], progress: Progress | None = None) -> Floats:
+        """Consume a text or token ids. Return the logits [n_vocab] of the next token.
+
+        progress(done, total) is called after each chunk. An interrupt ends the call within one layer;
+        complete chunks stay consumed, and `position` tells how many tokens these are.
+        """
+        ids = self._model._ids(tokens, bos=not self._ids)
+        array, pointer = ids_array(ids), self._pointer
+        report, failures = make_progress(progress) if progress else (ffi.NULL, [])
+
+        def run() -> None:
+            try:
+                call(lib.ag_session_prefill, pointer, array, len(ids), report, ffi.NULL)
+            finally:
+                if failures:
+                    raise failures[0]
+
+        self._run(run, ids)
+        return self._logits()
+
+    def decode(self, token: int) -> Floats:
+        """Consume one token. Return the logits [n_vocab] of the next token."""
+        pointer = self._pointer
+        self._run(lambda: call(lib.ag_session_decode, pointer, token), (token,))
+        return self._logits()
+
+    def score(self, tokens: str | Sequence[int]) -> Scores:
+        """Consume a text or token ids. Return the log-probability of each of its tokens.
+
+        The first token is scored by the logits before the call, so a session that has consumed a
+        context scores its continuation.
+        """
+        import numpy as np
+
+        from . import _arrays
+
+        ids = self._model._ids(tokens, bos=not self._ids)
+        array, pointer, n_vocab = ids_array(ids), self._pointer, self._model.info.n_vocab
+        logprobs = np.full(len(ids), np.nan, np.float32)
+        is_greedy = np.zeros(len(ids), np.bool_)
+
+        def enter(i: int, row: Any) -> None:
+            if i < len(ids):
+                logits = _arrays.view(row, (n_vocab,))
+                logprobs[i], is_greedy[i] = _arrays.log_probability(logits, ids[i])
+
+        @ffi.callback("bool(void *, size_t, const float *)", error=False)
+        def receive(_user: Any, i: int, row: Any) -> bool:
+            enter(i + 1, row)
+            return True
+
+        def run() -> None:
+            before = lib.ag_session_logits(pointer)
+            if before != ffi.NULL and ids and 0 <= ids[0] < n_vocab:
+                enter(0, before)
+            call(lib.ag_session_score, pointer, array, len(ids), receive, ffi.NULL)
+
+        self._run(run, ids)
+        return Scores(logprobs, is_greedy)
+
+    def _logits(self) -> Floats:
+        from . import _arrays
+
+        row = self._read(lib.ag_session_logits)
+        if row == ffi.NULL:
+            raise errors.InvalidError("the session has no logits: it has not consumed a token")
+        return _arrays.read_only(_arrays.view(row, (self._model.info.n_vocab,), keep_alive=self._handle))
+
+    @property
+    def logits(self) -> Floats:
+        """Logits [n_vocab] float32 of the next token: a view that the session's next call overwrites."""
+        return self._logits()
+
+    @property
+    def position(self) -> int:
+        """Number of consumed tokens."""
+        return int(self._read(lib.ag_session_position))
+
+    @property
+    def capacity_left(self) -> int:
+        """How many more tokens fit."""
+        return int(self._read(lib.ag_session_capacity_left))
+
+    @property
+    def tokens(self) -> list[int]:
+        """All consumed token ids."""
+        return list(self._ids)
+
+    def generate(
+        self,
+        prompt: str | Sequence[int] = (),
+        *,
+        max_tokens: int = 128,
+        stop: str | Sequence[str] = (),
+        response_format: Format | None = None,
+        ignore_eos: bool = False,
+        **sampling: Any,
+    ) -> Generation:
+        """Consume a prompt and generate text: an iterator over its pieces.
+
+        Without a prompt the text continues where it is. The last token of a generation is chosen but
+        not consumed; the next generation consumes it first. `sampling` has the fields of Sampling.
+        `max_tokens` -1 is no limit. See Model.generate for the other parameters.
+        """
+        model = self._model
+        ids = model._ids(prompt, bos=not self._ids)
+        sampler, constraint = model._make_sampler(response_format, sampling)
+
+        def prompt_ids() -> list[int]:
+            return [*([] if self._unfed is None else [self._unfed]), *ids]
+
+        return Generation(
+            Request(
+                self,
+                prompt_ids,
+                sampler,
+                max_tokens=max_tokens,
+                stop=[stop] if isinstance(stop, str) else stop,
+                ignore_eos=ignore_eos,
+                keep_alive=(constraint,),
+            )
+        )
+
+    def truncate(self, position: int) -> None:
+        """Remove the tokens from `position` on."""
+        pointer = self._pointer
+        self._run(lambda: call(lib.ag_session_truncate, pointer, position))
+
+    def reset(self) -> None:
+        """Remove all tokens."""
+        pointer = self._pointer
+        self._run(lambda: lib.ag_session_reset(pointer))
+
+    def begin_turn(self) -> None:
+        """Mark the start of a turn of a conversation, for the policy "turns"."""
+        self._read(lambda s: call(lib.ag_session_begin_turn, s, lib.ag_session_position(s)))
+
+    # ---- copies ----
+
+    def fork(self, **eviction: Any) -> Session:
+        """Return a session with the same tokens, which shares the cache's memory.
+
+        `eviction` has the eviction fields of SessionParams: the fork then has this policy, from its
+        next token on.
+        """
+        out = ffi.new("ag_session **")
+        if eviction:
+            params, table = eviction_params(SessionParams(**eviction))
+        else:
+            params, table = None, self._table
+
+        def fork(pointer: Any) -> Handle:
+            if params is None:
+                call(lib.ag_session_fork, pointer, out)
+            else:
+                call(lib.ag_session_fork_with, pointer, params, out)
+            return self._model._session_handle(out[0])
+
+        return Session(self._model, self._read(fork), table, self._ids)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save the session to a file, which contains the conversation."""
+        array, n, tokenizer = ids_array(self._ids), len(self._ids), self._model._tokenizer
+        name = os.fspath(path).encode()
+        self._read(lambda s: call(lib.ag_session_save, s, name, tokenizer, array, n))
+
+    def restore(self, path: str | os.PathLike[str]) -> None:
+        """Replace the session's content by a saved one."""
+        ids, name, tokenizer = IdBuffer(), os.fspath(path).encode(), self._model._tokenizer
+        self._read(lambda s: call(lib.ag_session_restore, s, name, tokenizer, ids.pointer))
+        self._ids = ids.list()
+
+    # ---- the cache ----
+
+    def kv(self, layer: int, head: int = 0) -> tuple[Floats, Floats]:
+        """Return keys and values [n_slots, head_dim] float32 of a KV head, decoded from the cache.
+
+        Keys are rotated to their positions. The arrays are copies that may be kept, and
+        torch.from_numpy() uses them without another copy.
+        """
+        import numpy as np
+
+        def read(pointer: Any) -> tuple[Any, Any]:
+            cache = lib.ag_session_kv_cache(pointer)
+            kind = lib.ag_kv_cache_layer(cache, layer)
+            if kind == ffi.NULL or not 0 <= head < kind.n_kv_heads:
+                raise errors.InvalidError(f"layer {layer}, KV head {head}: the cache has no such head")
+            n, dim = lib.ag_kv_cache_n_slots(cache, layer, head), kind.head_dim
+            keys, values = np.empty((n, dim), np.float32), np.empty((n, dim), np.float32)
+            k, v = ffi.from_buffer("float[]", keys), ffi.from_buffer("float[]", values)
+            error = ffi.new("ag_error *")
+            for slot in range(n):
+                at = slot * dim
+                check(lib.ag_kv_cache_read(cache, layer, head, slot, k + at, v + at, error), error)
+            return keys, values
+
+        return self._read(read)
+
+    def positions(self, layer: int, head: int = 0) -> list[int]:
+        """Return the logical positions of the slots of a KV head, ascending."""
+
+        def read(pointer: Any) -> list[int]:
+            cache = lib.ag_session_kv_cache(pointer)
+            n = lib.ag_kv_cache_n_slots(cache, layer, head)
+            return [lib.ag_kv_cache_position(cache, layer, head, slot) for slot in range(n)]
+
+        return self._read(read)
+
+    @property
+    def kv_bytes(self) -> int:
+        """Bytes of the cache's blocks in use."""
+        return int(self._read(lambda s: lib.ag_kv_cache_memory_usage_bytes(lib.ag_session_kv_cache(s))))
+
+    @property
+    def evictions(self) -> stats.EvictionStats:
+        """Statistics of evictions since the session was created or reset."""
+        return self._read(lambda s: stats.eviction_stats(lib.ag_session_evictions(s)))
+
+    # ---- life ----
+
+    def close(self) -> None:
+        """Free the session's memory, once no view of its logits is left."""
+        self._handle = None
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class StepItem(NamedTuple):
+    """One session's tokens in a step of `Model.step`."""
+
+    session: Session
+    tokens: Sequence[int]
+    logits: str = "last"  # "none", "last" or "all"
+    hidden: bool = False  # whether to return hidden states
+    phase: str | None = None  # "prompt", "decode" or "verify"; None: "decode" for one token
+
+
+class StepResult(NamedTuple):
+    """What a step computed for one session."""
+
+    logits: Floats | None  # "last": [n_vocab], a view as Session.logits; "all": [n, n_vocab]
+    hidden: Floats | None  # [n, hidden_size] after the last norm
+
+
+PHASES = {
+    "prompt": lib.AG_PHASE_PROMPT,
+    "decode": lib.AG_PHASE_DECODE,
+    "verify": lib.AG_PHASE_VERIFY,
+}
+ROWS = {"none": lib.AG_LOGITS_NONE, "last": lib.AG_LOGITS_LAST, "all": lib.AG_LOGITS_ALL}
+
+
+def run_step(model: Model, items: Iterable[StepItem | tuple[Any, ...]]) -> list[StepResult]:
+    """Run one pass over the weights for tokens of different sessions of a model."""
+    from . import _arrays
+
+    parts = [StepItem(*item) for item in items]
+    array = ffi.new("ag_step_item[]", len(parts))
+    pointers = [part.session._pointer for part in parts]
+    alive: list[Any] = []  # memory that the step uses
+    all_rows: list[Any] = []
+    hidden_rows: list[Any] = []
+    for c, part, pointer in zip(array, parts, pointers, strict=True):
+        n = len(part.tokens)
+        ids = ids_array(part.tokens)
+        phase = part.phase or ("decode" if n == 1 else "prompt")
+        c.session, c.ids, c.n = pointer, ids, n
+        c.phase, c.logits = choice(PHASES, phase, "phase"), choice(ROWS, part.logits, "logits")
+        rows = _arrays.row_writer(n, model.info.n_vocab) if part.logits == "all" else (None, ffi.NULL)
+        hidden = _arrays.row_writer(n, model.info.hidden_size) if part.hidden else (None, ffi.NULL)
+        c.row, c.hidden = rows[1], hidden[1]
+        alive += [ids, rows, hidden]
+        all_rows.append(rows[0])
+        hidden_rows.append(hidden[0])
+
+    def run() -> None:
+        try:
+            call(lib.ag_session_step, array, len(parts))
+        finally:
+            for part in parts:
+                part.session._note_consumed(part.tokens)
+        for part in parts:
+            part.session._raise_failure()
+
+    model._engine.run(run, pointers)
+    results = []
+    for part, rows, hidden in zip(parts, all_rows, hidden_rows, strict=True):
+        logits = part.session.logits if part.logits == "last" else rows
+        results.append(StepResult(logits, hidden))
+    return results
+
+
+def create_session(model: Model, params: SessionParams) -> Session:
+    c, table = session_params(params)
+    pointer = model._pointer
+
+    def make() -> Handle:
+        return model._session_handle(create(lib.ag_session_create, "ag_session", pointer, c))
+
+    return Session(model, model._engine.run(make), table)

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Generations: iterators, stops, formats, statistics."""
+
+import json
+import time
+
+import pytest
+
+import libantigravity as ag
+
+
+def test_pieces_join_to_the_text(model):
+    pieces = list(model.generate("Once upon a time", max_tokens=40, seed=3))
+    generation = model.generate("Once upon a time", max_tokens=40, seed=3)
+    assert len(pieces) > 10
+    assert generation.text() == "".join(pieces)
+    stats = generation.stats
+    assert stats.n_generated == len(generation.ids) <= 40
+    assert stats.finish_reason in ("stop", "length")
+    assert model.detokenize(generation.ids) == "".join(pieces)
+
+
+def test_second_prompt_reuses_the_first(model):
+    text = "Once upon a time there was a little girl who lived in a small house. " * 6
+    first = model.generate(text, max_tokens=1, temperature=0)
+    want = first.text()
+    again = model.generate(text, max_tokens=1, temperature=0)
+    assert again.text() == want
+    assert again.stats.n_prompt == 1 < first.stats.n_prompt
+
+
+def test_closing_stops_the_work(model):
+    generation = model.generate("Once upon a time", max_tokens=-1, ignore_eos=True, seed=1)
+    next(generation)
+    generation.close()
+    assert generation.stats.finish == "cancelled"
+    n = len(generation.ids)
+    time.sleep(0.05)
+    assert len(generation.ids) == n
+    assert list(generation) == []
+    # The session is usable: the cancellation does not reach the next call.
+    assert model.generate("The fox", max_tokens=3, temperature=0).text()
+
+
+def test_dropping_an_iterator_stops_the_work(model):
+    for _piece in model.generate("Once upon a time", max_tokens=-1, ignore_eos=True):
+        break
+    start = time.monotonic()
+    model.generate("The fox", max_tokens=1).text()
+    assert time.monotonic() - start < 5
+
+
+def test_stop_texts(model):
+    text = model.generate("Once upon a time", max_tokens=60, seed=3, stop=[".", "!"]).text()
+    assert "." not in text and "!" not in text
+
+
+def test_session_generate_continues_its_text(model):
+    session = model.session()
+    greedy = {"temperature": 0, "repetition_penalty": 1, "ignore_eos": True}
+    first = session.generate("Once upon a time", max_tokens=10, **greedy).text()
+    second = session.generate(max_tokens=10, **greedy).text()
+    whole = model.session().generate("Once upon a time", max_tokens=20, **greedy).text()
+    assert first + second == whole
+    assert session.position == len(session.tokens)
+
+
+def test_response_formats(model):
+    schema = {
+        "type": "object",
+        "properties": {"name": {"enum": ["fox", "owl"]}, "n": {"type": "boolean"}},
+        "required": ["name", "n"],
+        "additionalProperties": False,
+    }
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    value = json.loads(model.generate("The", response_format=form, seed=1).text())
+    assert value["name"] in ("fox", "owl") and isinstance(value["n"], bool)
+    form = {"type": "regex", "regex": "[0-9]{3}"}
+    assert len(model.generate("The", response_format=form).text()) == 3
+    form = {"type": "choices", "choices": ["yes", "no"]}
+    assert model.generate("The", response_format=form).text() in ("yes", "no")
+    form = {"type": "grammar", "grammar": 'root ::= "a" "b"'}
+    assert model.generate("The", response_format=form).text() == "ab"
+    with pytest.raises(ag.InvalidError, match="does not exist"):
+        model.generate("The", response_format={"type": "xml"})
+    with pytest.raises(ag.FormatError):
+        model.generate("The", response_format={"type": "regex", "regex": "("})
+
+
+def test_errors_are_raised_while_iterating(model):
+    generation = model.generate([999999], max_tokens=1)
+    with pytest.raises(ag.InvalidError, match="999999"):
+        generation.text()
+    with pytest.raises(TypeError, match="temprature"):
+        model.generate("The", temprature=1)
+    with pytest.raises(ag.InvalidError, match="top_p"):
+        model.generate("The", top_p=2)

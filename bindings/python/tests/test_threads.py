@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Signals, threads, forks and the end of the process."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+from conftest import DEMO, ids_of
+
+import libantigravity as ag
+
+
+def interrupt_after(seconds):
+    timer = threading.Timer(seconds, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    return timer
+
+
+@pytest.fixture(scope="module")
+def slow():
+    """One thread and floats: a prefill of 100,000 tokens takes tens of seconds."""
+    return ag.Model(DEMO, threads=1, weights="f32")
+
+
+def test_sigint_ends_a_prefill_within_a_layer(slow):
+    session = slow.session(prefill_chunk=256, kv_policy="streaming", kv_budget=1024)
+    timer = interrupt_after(0.5)
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        session.prefill(ids_of(100000, 4000))
+    seconds = time.monotonic() - start
+    timer.join()
+    assert seconds < 5, "the call ended long after the signal"
+    n = session.position
+    assert 0 < n < 100000 and n % 256 == 0
+    assert session.tokens == ids_of(100000, 4000)[:n]
+    session.decode(5)
+    assert session.position == n + 1
+
+
+def test_sigint_ends_a_generation(slow):
+    timer = interrupt_after(0.3)
+    with pytest.raises(KeyboardInterrupt):
+        for _piece in slow.generate("Once upon a time", max_tokens=-1, ignore_eos=True):
+            time.sleep(0)
+        slow.session(max_seq_len=2000).prefill(ids_of(1900))
+        time.sleep(10)
+    timer.join()
+    assert slow.generate("The fox", max_tokens=2, temperature=0).text()
+
+
+def test_threads_take_turns(model):
+    want = model.generate("The old king", max_tokens=20, temperature=0).text()
+    texts, failures = {}, []
+
+    def tell(i):
+        try:
+            texts[i] = model.generate("The old king", max_tokens=20, temperature=0).text()
+        except BaseException as e:
+            failures.append(e)
+
+    threads = [threading.Thread(target=tell, args=(i,)) for i in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures
+    assert set(texts.values()) == {want}
+
+
+def test_other_threads_run_while_the_model_computes(slow):
+    session = slow.session(max_seq_len=2048)
+    ticks = []
+    stop = threading.Event()
+
+    def tick():
+        while not stop.is_set():
+            ticks.append(time.monotonic())
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    begin = time.monotonic()
+    session.prefill(ids_of(1500))
+    end = time.monotonic()
+    stop.set()
+    thread.join()
+    assert sum(begin < t < end for t in ticks) > 10
+
+
+def run_python(code):
+    root = str(pathlib.Path(ag.__file__).parents[1])
+    code = "import libantigravity as ag\n" + textwrap.dedent(code)
+    environment = {**os.environ, "PYTHONPATH": root}
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=environment)
+
+
+def test_child_of_a_fork_gets_an_error():
+    result = run_python(f"""
+        import gc, os, sys
+        model = ag.Model({str(DEMO)!r})
+        session = model.session()
+        session.prefill([5, 6, 7])
+        pid = os.fork()
+        if pid == 0:
+            for call in (lambda: session.decode(3), lambda: model.generate("a").text(), lambda: session.position):
+                try:
+                    call()
+                except ag.ForkError as e:
+                    assert "spawn" in str(e)
+                else:
+                    os._exit(1)
+            del session, model
+            gc.collect()
+            sys.exit(7)
+        status = os.waitpid(pid, 0)[1]
+        assert os.waitstatus_to_exitcode(status) == 7, status
+        session.decode(3)
+        print("fine")
+        """)
+    assert result.returncode == 0 and result.stdout == "fine\n", result.stderr
+
+
+def test_process_ends_during_a_generation():
+    result = run_python(f"""
+        model = ag.Model({str(DEMO)!r})
+        generation = model.generate("Once upon a time", max_tokens=-1, ignore_eos=True)
+        print(len(next(generation)) > 0)
+        """)
+    assert result.returncode == 0 and result.stdout == "True\n" and not result.stderr, result.stderr
+
+
+def test_callbacks_must_not_use_the_model(model):
+    session = model.session(prefill_chunk=16)
+    with pytest.raises(ag.InvalidError, match="callback"):
+        session.prefill(ids_of(40), progress=lambda done, total: session.position)
+
+
+def test_memory_does_not_grow(model):
+    session = model.session(max_seq_len=512)
+
+    def work(n):
+        for _ in range(n):
+            session.reset()
+            session.prefill([5, 6, 7])
+            for token in range(20):
+                session.decode(token)
+            model.generate("The fox", max_tokens=3, ignore_eos=True).text()
+
+    work(20)
+    before = ag.memory_usage().anonymous
+    work(100)
+    assert ag.memory_usage().anonymous - before < 4 << 20

@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+set(ag_arch aarch64)
+include(${CMAKE_CURRENT_LIST_DIR}/zig.cmake)
