@@ -253,7 +253,7 @@ static const member of_model[] = {OF_MODEL(vocab_size, U32),
 
 /* A member that is new belongs in a list above. */
 _Static_assert(sizeof(ag_layer_spec) == 80, "the lists above have all members of a layer");
-_Static_assert(sizeof(ag_model_spec) == 6104, "the lists above have all members of a model");
+_Static_assert(sizeof(ag_model_spec) == 6120, "the lists above have all members of a model");
 
 static void change(void *base, const member *m) {
     unsigned char *at = (unsigned char *)base + m->offset;

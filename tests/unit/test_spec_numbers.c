@@ -141,10 +141,12 @@ static void numbers_of_rotary_tables_change_the_logits(void **state) {
                                        OF_ROPE(scaling.low_freq_factor, DOUBLE),
                                        OF_ROPE(scaling.high_freq_factor, DOUBLE),
                                        OF_ROPE(scaling.original_max_position_embeddings, DOUBLE)};
-    static const number of_yarn[] = {
-        OF_ROPE(scaling.factor, DOUBLE), OF_ROPE(scaling.beta_fast, DOUBLE),
-        OF_ROPE(scaling.beta_slow, DOUBLE), OF_ROPE(scaling.round_to_pairs, BOOL),
-        OF_ROPE(scaling.original_max_position_embeddings, DOUBLE)};
+    static const number of_yarn[] = {OF_ROPE(scaling.factor, DOUBLE),
+                                     OF_ROPE(scaling.beta_fast, DOUBLE),
+                                     OF_ROPE(scaling.beta_slow, DOUBLE),
+                                     OF_ROPE(scaling.ext_factor, DOUBLE),
+                                     OF_ROPE(scaling.round_to_pairs, BOOL),
+                                     OF_ROPE(scaling.original_max_position_embeddings, DOUBLE)};
     static const number of_proportional[] = {OF_ROPE(scaling.factor, DOUBLE),
                                              OF_ROPE(n_turned, U32)};
     EXPECT_CHANGES(AG_ROPE_DEFAULT, 64, of_default);
