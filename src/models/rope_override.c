@@ -116,8 +116,8 @@ ag_status ag_rope_override_apply(const ag_rope_override *o, const ag_weight_sour
     const bool is_other = own != AG_ROPE_DEFAULT && own != AG_ROPE_LINEAR && own != AG_ROPE_YARN;
     if (is_other || ag_source_find(source, "rope_freqs.weight"))
         return AG_FAIL(err, UNSUPPORTED,
-                       "rope: the model's own scaling, %s, cannot be replaced; supported are none, "
-                       "linear and yarn",
+                       "rope: the model's own scaling, %s, cannot be replaced; it can if it is "
+                       "linear or yarn",
                        is_other ? ag_rope_type_name(own) : "factors of each frequency");
     return set_scaling(o, s, err);
 }
