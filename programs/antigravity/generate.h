@@ -27,8 +27,9 @@ typedef struct generate_options {
     const char **stop; /* owned list of borrowed texts */
     size_t n_stop;
     bool ignore_eos, echo, keep_special, json;
-    bool chat;
+    bool chat;                     /* also of a preset with a system prompt */
     transcript_options transcript; /* used with `chat` */
+    const char *preset;
 } generate_options;
 
 typedef struct generation {
@@ -65,7 +66,7 @@ void generate_options_free(generate_options *o);
 /* Returns the group of options for chats. */
 option_group generate_chat_group(generate_options *o);
 /* Checks the options for chats. Returns an exit code. */
-int generate_chat_check(const generate_options *o);
+int generate_chat_check(generate_options *o);
 /* Renders the prompt as a chat message and adds the texts that end the answer. Returns an exit
  * code. */
 int generate_chat_encode(generation *g);

@@ -20,8 +20,9 @@ static const option_def defs[] = {
 
 option_group generate_chat_group(generate_options *o) { return OPTION_GROUP("Chat", defs, o); }
 
-int generate_chat_check(const generate_options *o) {
+int generate_chat_check(generate_options *o) {
     const char *option = NULL;
+    if (o->preset && o->transcript.system) o->chat = true;
     const char *given = transcript_options_given(&o->transcript);
     if (!o->chat && given) complain("--%s needs --chat", given);
     if (!o->chat) return given ? EXIT_USAGE : EXIT_DONE;

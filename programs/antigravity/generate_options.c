@@ -2,6 +2,7 @@
 #include "generate.h"
 
 #include "command.h"
+#include "options/presets.h"
 #include "terminal/output.h"
 
 #include <antigravity/session.h>
@@ -18,6 +19,8 @@ static bool add_stop(void *target, const char *value, char *message) {
     o->stop[o->n_stop++] = value;
     return true;
 }
+
+static const option_def preset_defs[] = {PRESET_ROW};
 
 static const option_def output_defs[] = {
     {.name = "max-tokens",
@@ -75,7 +78,8 @@ int generate_parse(generate_options *o, int argc, char **argv) {
         .examples = examples,
         .groups = {prompt_group(&o->prompt), generate_chat_group(o),
                    transcript_group(&o->transcript), OPTION_GROUP("Output", output_defs, o),
-                   model_group(&o->model), sampling_group(&o->sampling)},
+                   OPTION_GROUP("Model", preset_defs, o), model_group(&o->model),
+                   sampling_group(&o->sampling)},
         .max_operands = 1,
         .hint = prompt_operand_hint,
     };

@@ -25,7 +25,7 @@ typedef struct chat_options {
     constraint_options constraint; /* applies to every answer */
     replay_options replay;         /* for saving, and when memory is short */
     transcript_options transcript;
-    const char *tools_file, *first, *resume;
+    const char *tools_file, *first, *resume, *preset;
     int64_t max_tokens;
     chat_switch thinking; /* variable enable_thinking of the template */
     bool hide_thinking, multiline, no_history;

@@ -3,6 +3,7 @@
 
 #include "../command.h"
 #include "../model/model_dir.h"
+#include "../options/presets.h"
 #include "../terminal/output.h"
 
 #include <string.h>
@@ -84,6 +85,8 @@ static chat_options defaults(const ag_sampler_params *model) {
     return o;
 }
 
+static const option_def preset_defs[] = {PRESET_ROW};
+
 static option_group chat_group(chat_options *o) { return OPTION_GROUP("Chat", chat_defs, o); }
 
 /* Sets the default budget to 3/4 of the context, so that several turns are evicted at a time. */
@@ -108,13 +111,13 @@ static int take_operands(const command_line *line, chat_options *o) {
     return EXIT_DONE;
 }
 
-int chat_parse(chat_options *o, int argc, char **argv, const ag_sampler_params *model) {
-    *o = defaults(model);
+static command_line make_line(chat_options *o) {
     command_line line = {
         .usage = "chat [MODEL] [TEXT] [OPTION]...",
         .description = description,
         .examples = examples,
-        .groups = {chat_group(o), transcript_group(&o->transcript), model_group(&o->model),
+        .groups = {chat_group(o), transcript_group(&o->transcript),
+                   OPTION_GROUP("Model", preset_defs, o), model_group(&o->model),
                    sampling_group(&o->sampling), speculation_group(&o->speculation),
                    constraint_group(&o->constraint)},
         .max_operands = 2,
@@ -123,6 +126,12 @@ int chat_parse(chat_options *o, int argc, char **argv, const ag_sampler_params *
     add_cache_groups(&line, &o->model);
     command_line_add(&line, replay_saved_group(&o->replay));
     add_machine_groups(&line, &o->model);
+    return line;
+}
+
+int chat_parse(chat_options *o, int argc, char **argv, const ag_sampler_params *model) {
+    *o = defaults(model);
+    command_line line = make_line(o);
     int code = options_parse(&line, argc, argv);
     if (code != OPTIONS_RUN) return code;
     code = take_operands(&line, o);
@@ -142,21 +151,6 @@ void chat_options_free(chat_options *o) {
 }
 
 /* ---- /set ---- */
-
-/* Compares option names; '-' and '_' are equal. */
-static bool same_name(const char *a, const char *b) {
-    if (!a || !strncmp(a, "--", 2)) return false;
-    for (; *a && *b; a++, b++)
-        if (*a != *b && !(strchr("-_", *a) && strchr("-_", *b))) return false;
-    return *a == *b;
-}
-
-static bool is_called(const option_def *def, const char *name) {
-    if (same_name(def->name, name)) return true;
-    for (size_t a = 0; a < OPTION_ALIASES && def->aliases[a]; a++)
-        if (same_name(def->aliases[a], name)) return true;
-    return false;
-}
 
 /* Returns whether the option can change during a conversation. */
 static bool is_changeable(const option_def *def) {
@@ -181,10 +175,11 @@ static const option_def *find_setting(chat_options *o, const char *name, bool *i
     const option_group sampling = sampling_group(&o->sampling), own = chat_group(o);
     *is_own = false;
     for (size_t i = 0; i < sampling.n; i++)
-        if (is_called(&sampling.defs[i], name)) return &sampling.defs[i];
+        if (option_is_called(&sampling.defs[i], name)) return &sampling.defs[i];
     *is_own = true;
     for (size_t i = 0; i < own.n; i++)
-        if (is_called(&own.defs[i], name) && is_changeable(&own.defs[i])) return &own.defs[i];
+        if (option_is_called(&own.defs[i], name) && is_changeable(&own.defs[i]))
+            return &own.defs[i];
     snprintf(message, MESSAGE_SIZE, "unknown setting '%.60s'; /set lists them", name);
     return NULL;
 }

@@ -59,6 +59,7 @@ void option_value(const option_def *def, const void *target, char *buf, size_t c
         break;
     case OPTION_FLAG:
     case OPTION_SIZE:
+    case OPTION_FILE:
         break;
     }
     if (text) snprintf(buf, cap, "%s", text);

@@ -165,12 +165,41 @@ void command_line_add(command_line *line, option_group group) {
     line->groups[n] = group;
 }
 
+/* Reads the file of an option, or does nothing for another option. */
+static int apply_file(const command_line *line, const names *t, int code, int index) {
+    void *target = NULL;
+    char path[PATH_MAX], message[MESSAGE_SIZE];
+    const option_def *def = find_row(line, code, &target);
+    if (!def || def->kind != OPTION_FILE) return OPTIONS_RUN;
+    if (!def->find) return options_read_file(line, optarg);
+    if (def->find(optarg, path, message)) return options_read_file(line, path);
+    return complain_usage("--%s: %s", t->longs[index].name, message);
+}
+
+/* Applies the files of options. The second pass applies the others, which take precedence, and
+ * reports faults. */
+static int apply_files(const command_line *line, const names *t, int argc, char **argv) {
+    int result = OPTIONS_RUN;
+    optind = 1;
+    while (result == OPTIONS_RUN) {
+        int index = 0;
+        while (optind < argc && argv[optind][0] == '-' && !is_known(t, argv[optind]) &&
+               compat_option_words(argv + optind))
+            optind += (int)compat_option_words(argv + optind);
+        if (optind < argc) respell(line, &argv[optind]);
+        const int code = getopt_long(argc, argv, t->letters, t->longs, &index);
+        if (code == -1 || code == 'h' || code == ROW_HELP) break;
+        if (code >= ROW_BASE) result = apply_file(line, t, code, index);
+    }
+    return result;
+}
+
 int options_parse(command_line *line, int argc, char **argv) {
     names t = {.n_longs = 0};
     collect_names(&t, line);
-    optind = 1;
     opterr = 0;
-    int result = OPTIONS_RUN;
+    int result = apply_files(line, &t, argc, argv);
+    optind = 1;
     while (result == OPTIONS_RUN) {
         int index = 0;
         result = handle_compat_options(&t, argc, argv);
@@ -186,6 +215,21 @@ int options_parse(command_line *line, int argc, char **argv) {
     for (; result == OPTIONS_RUN && optind < argc; optind++)
         result = add_operand(line, argv[optind]);
     return result;
+}
+
+/* Compares option names; '-' and '_' are equal. */
+static bool same_name(const char *a, const char *b) {
+    if (!strncmp(a, "--", 2)) return false;
+    for (; *a && *b; a++, b++)
+        if (*a != *b && !(strchr("-_", *a) && strchr("-_", *b))) return false;
+    return *a == *b;
+}
+
+bool option_is_called(const option_def *def, const char *name) {
+    if (same_name(def->name, name)) return true;
+    for (size_t a = 0; a < OPTION_ALIASES && def->aliases[a]; a++)
+        if (same_name(def->aliases[a], name)) return true;
+    return false;
 }
 
 static bool set_dtype(const option_def *def, ag_dtype *field, const char *value, char *message) {
@@ -255,6 +299,9 @@ bool option_set(const option_def *def, void *target, const char *value, char *me
         return set_dtype(def, field, value, message);
     case OPTION_CALL:
         return def->call(target, value, message);
+    case OPTION_FILE: /* its options were set before */
+        *(const char **)field = value;
+        return true;
     case OPTION_U32:
     case OPTION_I64:
         break;

@@ -6,6 +6,7 @@
 #include "numbers.h"
 
 #include <antigravity/model.h>
+#include <limits.h>
 #include <stdio.h>
 
 /* Type of the field at `offset` of the group's target. */
@@ -21,6 +22,7 @@ typedef enum option_kind {
     OPTION_WORD,  /* enum: one word of `value`, "csv|json"; the first word has the value `low` */
     OPTION_DTYPE, /* ag_dtype with a role of `dtypes`, or DTYPE_AS_IS */
     OPTION_CALL,  /* parsed by call(), which gets the target */
+    OPTION_FILE,  /* const char *: names a file of options, which are set before the others */
 } option_kind;
 
 /* value is NULL for an option without a value. On false the reason is in message[MESSAGE_SIZE]. */
@@ -28,6 +30,10 @@ typedef bool (*option_call)(void *target, const char *value, char *message);
 
 /* Writes the field's value to buf as it would be typed; nothing if there is none. */
 typedef void (*option_show)(const void *target, char *buf, size_t cap);
+
+/* Writes the path of the file that the value names. On false the reason is in
+ * message[MESSAGE_SIZE]. */
+typedef bool (*option_find)(const char *value, char path[PATH_MAX], char *message);
 
 enum { OPTION_ALIASES = 4, DTYPE_AS_IS = AG_DTYPE_COUNT };
 
@@ -42,6 +48,7 @@ typedef struct option_def {
     unsigned dtypes; /* AG_DTYPE_WEIGHT...; listed after a help that ends in a colon */
     bool as_is;      /* OPTION_DTYPE: also accept and list "as-is", "mix" and "auto" */
     option_call call;
+    option_find find; /* for OPTION_FILE; NULL: the value is the path */
     option_show show; /* for OPTION_CALL; NULL: no such form */
     bool no_default;  /* the help omits the default */
     /* More long names. A name written "--ngl" is also accepted as "-ngl". */
@@ -56,6 +63,8 @@ typedef struct option_def {
 #define SETS_FLAG(field) .kind = OPTION_FLAG, OPTION_FIELD(bool, field)
 #define SETS_TEXT(name, field) .kind = OPTION_TEXT, .value = name, OPTION_FIELD(const char *, field)
 #define SETS_NAME(name, field) .kind = OPTION_NAME, .value = name, OPTION_FIELD(const char *, field)
+#define SETS_FILE(name, field, finds) \
+    .kind = OPTION_FILE, .value = name, OPTION_FIELD(const char *, field), .find = finds
 #define SETS_U32(name, field, min, max) \
     .kind = OPTION_U32, .value = name, OPTION_FIELD(uint32_t, field), OPTION_RANGE(min, max)
 #define SETS_I64(name, field, min, max) \
@@ -109,9 +118,17 @@ void command_line_add(command_line *line, option_group group);
  * message[MESSAGE_SIZE]. */
 bool option_set(const option_def *def, void *target, const char *value, char *message);
 
+/* Returns whether a name without dashes is one of the row's long names; '-' and '_' are equal. */
+bool option_is_called(const option_def *def, const char *name);
+
 /* Writes the field as it would be typed; "" if it has no such form. */
 void option_value(const option_def *def, const void *target, char *buf, size_t cap);
 
 void options_help(const command_line *line, FILE *out);
+
+/* Sets the options of the line from a JSON object whose keys are long names. Texts of the file live
+ * as long as the process, since options borrow them. Returns OPTIONS_RUN, or an exit code after
+ * reporting file, line, key and reason. */
+int options_read_file(const command_line *line, const char *path);
 
 #endif

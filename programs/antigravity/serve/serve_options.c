@@ -120,6 +120,14 @@ static const option_def model_rows[] = {
      .help = "load the first model with its first request, too"},
 };
 
+static const option_def config_rows[] = {
+    {.name = "config",
+     SETS_FILE("FILE", config, NULL),
+     .help =
+         "options from a JSON object: {\"model\": [\"a\", \"b\"], \"port\": 8080}; those of the "
+         "command line override them, or are added if they may be given several times"},
+};
+
 static const option_def network_rows[] = {
     {.name = "host",
      SETS_NAME("ADDRESS", host),
@@ -338,11 +346,11 @@ int serve_options_read(serve_options *o, int argc, char **argv) {
         .usage = "serve [OPTION]... [MODEL]",
         .description = description,
         .examples = examples,
-        .groups = {ROWS("Models", model_rows, o), weights, ROWS("Network", network_rows, o),
-                   ROWS("Engine", engine_rows, o), context_group(&o->model),
-                   kv_type_group(&o->model), eviction, eviction_rules_group(&o->model.eviction),
-                   replay_idle_group(&o->replay), threads_group(&o->model),
-                   machine_group(&o->model), message_group(&o->model)},
+        .groups = {ROWS("Models", config_rows, o), ROWS("Models", model_rows, o), weights,
+                   ROWS("Network", network_rows, o), ROWS("Engine", engine_rows, o),
+                   context_group(&o->model), kv_type_group(&o->model), eviction,
+                   eviction_rules_group(&o->model.eviction), replay_idle_group(&o->replay),
+                   threads_group(&o->model), machine_group(&o->model), message_group(&o->model)},
         .max_operands = 1,
     };
     const int code = options_parse(&line, argc, argv);

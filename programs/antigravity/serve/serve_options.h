@@ -28,7 +28,7 @@ typedef struct serve_options {
     ag_serving_params engine;
     replay_options replay;
     server_settings server;
-    const char *host, *unix_path;
+    const char *host, *unix_path, *config;
     const char *tls_cert, *tls_key; /* both or neither */
     uint32_t port;
     peer_range trusted[MAX_TRUSTED]; /* server.limits points here */
