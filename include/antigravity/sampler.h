@@ -29,6 +29,8 @@ AG_API ag_dry_breakers *ag_dry_breakers_retain(ag_dry_breakers *b);
 /* Drops a reference. Samplers that were created with b have their own. */
 AG_API void ag_dry_breakers_destroy(ag_dry_breakers *b);
 
+enum { AG_SAMPLER_MAX_WINDOW = 1 << 20 }; /* largest repetition_window and dry_window */
+
 /* Sampling parameters, applied in this order, which is that of llama.cpp. The comments state the
  * defaults of ag_sampler_defaults(). All steps before the temperature compare probabilities at
  * temperature 1, among the tokens that remain. */
@@ -43,11 +45,11 @@ typedef struct ag_sampler_params {
     float frequency_penalty;    /* 0; subtracted for each occurrence in the window */
     /* DRY: if the last n tokens occurred before, n >= dry_allowed_length, subtracts dry_multiplier
      * * dry_base^(n - dry_allowed_length) from the token that followed there. */
-    float dry_multiplier;          /* 0: off */
+    float dry_multiplier;          /* 0: off; at least 0 */
     float dry_base;                /* 1.75; at least 1 */
     uint32_t dry_allowed_length;   /* 2 */
     uint32_t dry_window;           /* newest tokens, including the prompt; 1024; 0: off */
-    ag_dry_breakers *dry_breakers; /* the sampler keeps a reference; NULL: none */
+    ag_dry_breakers *dry_breakers; /* the sampler adds a reference; NULL: none */
     float top_n_sigma; /* 0: off; retains logits >= the largest - N standard deviations of all */
     uint32_t top_k;    /* 40; 0: off */
     float typical_p;   /* 1 or 0: off; retains the nearest to the entropy, until they exceed this */

@@ -70,7 +70,7 @@ static float best_logit(const ag_candidates *c) {
 
 /* Sets the weights of all candidates at a temperature above 0, 1 for the best. Returns their sum.
  */
-static double weigh(ag_candidates *c, float temperature) {
+static double set_weights(ag_candidates *c, float temperature) {
     const float best = best_logit(c);
     double sum = 0;
     for (size_t i = 0; i < c->n; i++)
@@ -93,7 +93,7 @@ static double entropy_of(const ag_candidates *c, double sum) {
 /* Retains the candidates whose information is nearest to the entropy, until their probability
  * exceeds p. */
 static void retain_typical(ag_candidates *c, float p) {
-    const double sum = weigh(c, 1), entropy = entropy_of(c, sum);
+    const double sum = set_weights(c, 1), entropy = entropy_of(c, sum);
     double retained = 0;
     size_t n = 0;
     for (size_t i = 0; i < c->n; i++) {
@@ -115,7 +115,7 @@ static void retain_typical(ag_candidates *c, float p) {
 /* Retains the best candidates, until their probability reaches p. Candidates so unlikely that
  * together they weigh less than 1 - p are dropped before the others are sorted. */
 static void retain_top_p(ag_candidates *c, float p) {
-    const double sum = weigh(c, 1), target = (double)p * sum;
+    const double sum = set_weights(c, 1), target = (double)p * sum;
     double retained = 0;
     size_t n = 0, n_likely = 0;
     if (c->is_sorted) {
@@ -152,7 +152,7 @@ static void retain_min_p(ag_candidates *c, float min_p) {
 /* Removes all but the last of the candidates that have at least the probability `threshold`. */
 static void remove_top_choices(ag_candidates *c, float threshold) {
     ag_candidates_sort(c);
-    const double sum = weigh(c, 1);
+    const double sum = set_weights(c, 1);
     size_t n = 0;
     while (n < c->n && (double)c->weights[n] / sum >= (double)threshold) n++;
     if (n < 2) return;
@@ -163,7 +163,7 @@ static void remove_top_choices(ag_candidates *c, float threshold) {
 /* Returns the temperature, which depends on the entropy of the candidates if it is dynamic. */
 static float temperature_for(ag_candidates *c, const ag_sampler_params *p) {
     if (!(p->dynamic_range > 0) || c->n < 2) return p->temperature;
-    const double sum = weigh(c, 1);
+    const double sum = set_weights(c, 1);
     const float low = fmaxf(0, p->temperature - p->dynamic_range),
                 high = p->temperature + p->dynamic_range,
                 share = (float)(entropy_of(c, sum) / log((double)c->n));
@@ -179,7 +179,7 @@ double ag_candidates_truncate(ag_candidates *c, const ag_sampler_params *p, ag_r
         remove_top_choices(c, p->xtc_threshold);
     }
     const float temperature = temperature_for(c, p);
-    if (temperature > 0) return weigh(c, temperature);
+    if (temperature > 0) return set_weights(c, temperature);
     ag_candidates_sort(c);
     c->n = 1;
     c->weights[0] = 1;

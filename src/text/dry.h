@@ -8,7 +8,7 @@
 
 typedef struct ag_dry ag_dry;
 
-/* *out is NULL if dry_multiplier is 0. */
+/* Creates the state of a text; *out is NULL if dry_multiplier or dry_window is 0. */
 ag_status ag_dry_create(const ag_sampler_params *p, size_t n_vocab, ag_dry **out, ag_error *err);
 /* Returns the bytes that ag_dry_create() allocates, without the breakers. */
 size_t ag_dry_bytes(const ag_sampler_params *p, size_t n_vocab);

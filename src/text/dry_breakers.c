@@ -56,8 +56,9 @@ static ag_status add_token(ag_dry_breakers *b, const ag_tokenizer *t, int32_t id
     for (size_t k = 1; k <= max; k++) {
         if (memcmp(bytes->data + bytes->len - k, text, k) != 0) continue;
         const size_t tail = b->ids.n;
-        /* A text that is cut inside a character has no tokens of its own. */
-        if (ag_tokenizer_encode(t, text + k, n - k, 0, &b->ids, err) == AG_FORMAT) continue;
+        const ag_status st = ag_tokenizer_encode(t, text + k, n - k, 0, &b->ids, err);
+        if (st == AG_FORMAT) continue; /* a text that begins inside a character has no tokens */
+        AG_TRY(st);
         if (b->ids.n - tail > MAX_TAIL) b->ids.n = tail + MAX_TAIL;
         AG_TRY(add_breaker(b, id, tail, err));
     }
@@ -95,6 +96,10 @@ ag_status ag_dry_breakers_create(const ag_tokenizer *t, const char *const *texts
     ag_dry_breakers *b = ag_calloc(1, sizeof *b);
     *out = NULL;
     if (!b) return AG_FAIL(err, NOMEM, "breakers of DRY");
+    if (!t && n) {
+        ag_free(b);
+        return AG_FAIL(err, INVALID, "breakers of DRY: there is no tokenizer; give no breakers");
+    }
     atomic_init(&b->refs, 1);
     ag_status st = AG_OK;
     for (size_t i = 0; i < n && st == AG_OK; i++) st = add_text(b, t, texts[i], err);

@@ -13,8 +13,6 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { MAX_WINDOW = 1 << 20 };
-
 struct ag_sampler {
     ag_sampler_params params;
     ag_logit_bias *bias;
@@ -48,15 +46,16 @@ ag_sampler_params ag_sampler_defaults(void) {
 }
 
 static ag_status check_windows(const ag_sampler_params *p, ag_error *err) {
-    if (p->repetition_window > MAX_WINDOW) {
+    if (p->repetition_window > AG_SAMPLER_MAX_WINDOW) {
         return AG_FAIL(err, INVALID, "repetition_window is %u: it must be at most %d",
-                       p->repetition_window, MAX_WINDOW);
+                       p->repetition_window, AG_SAMPLER_MAX_WINDOW);
     }
-    if (p->dry_window > MAX_WINDOW) {
+    if (p->dry_multiplier == 0) return AG_OK;
+    if (p->dry_window > AG_SAMPLER_MAX_WINDOW) {
         return AG_FAIL(err, INVALID, "dry_window is %u: it must be at most %d", p->dry_window,
-                       MAX_WINDOW);
+                       AG_SAMPLER_MAX_WINDOW);
     }
-    if (p->dry_allowed_length > 0 || p->dry_multiplier == 0) return AG_OK;
+    if (p->dry_allowed_length > 0) return AG_OK;
     return AG_FAIL(err, INVALID, "dry_allowed_length is 0: it must be positive");
 }
 
@@ -70,7 +69,7 @@ static ag_status check_numbers(const ag_sampler_params *p, ag_error *err) {
         {"repetition_penalty", p->repetition_penalty, 0, max, true},
         {"presence_penalty", p->presence_penalty, -max, max, false},
         {"frequency_penalty", p->frequency_penalty, -max, max, false},
-        {"dry_multiplier", p->dry_multiplier, -max, max, false},
+        {"dry_multiplier", p->dry_multiplier, 0, max, false},
         {"dry_base", p->dry_multiplier == 0 ? 1 : p->dry_base, 1, max, false},
         {"top_n_sigma", p->top_n_sigma, 0, max, false},
         {"typical_p", p->typical_p, 0, 1, false},

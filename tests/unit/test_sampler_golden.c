@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compares the candidates of random rows with those that llama.cpp's samplers leave, as
  * tools/make_sampler_golden.py recorded them: each sampler alone and all by chance. */
+#include "support/failing_allocator.h"
 #include "text/candidates.h"
 
 #include <antigravity/antigravity.h>
@@ -126,7 +127,53 @@ static void agrees_with_llama_cpp(void **state) {
     json_decref(all);
 }
 
+/* Breakers without memory fail: no token of a breaker is missed. */
+static void breakers_fail_without_memory(void **state) {
+    (void)state;
+    static const char *const texts[] = {"\n", "\xc3\xa9t\xc3\xa9"};
+    failing_allocator f;
+    ag_tokenizer *t;
+    ag_status st = AG_NOMEM;
+    ag_error err;
+    assert_int_equal(ag_tokenizer_load(AG_SOURCE_DIR "/models/demo", &t, NULL), AG_OK);
+    for (size_t nth = 0; st != AG_OK; nth++) {
+        ag_dry_breakers *b;
+        failing_install(&f, nth);
+        st = ag_dry_breakers_create(t, texts, 2, &b, &err);
+        if (st != AG_OK) assert_int_equal(st, AG_NOMEM);
+        assert_true(st == AG_NOMEM || !atomic_load(&f.failed));
+        ag_dry_breakers_destroy(b);
+        assert_int_equal(atomic_load(&f.in_use), 0);
+        ag_set_allocator(NULL);
+        if (nth > 64) nth += nth / 4; /* thousands of tokens fail alike */
+    }
+    ag_tokenizer_destroy(t);
+}
+
+static void checks_parameters_of_dry(void **state) {
+    (void)state;
+    static const char *const texts[] = {"\n"};
+    ag_dry_breakers *b;
+    ag_sampler *s;
+    ag_error err;
+    assert_int_equal(ag_dry_breakers_create(NULL, texts, 1, &b, &err), AG_INVALID);
+    assert_non_null(strstr(err.msg, "there is no tokenizer"));
+    ag_sampler_params p = ag_sampler_defaults();
+    p.dry_window = UINT32_MAX; /* a context; not used without a multiplier */
+    assert_int_equal(ag_sampler_create(&p, 8, &s, &err), AG_OK);
+    ag_sampler_destroy(s);
+    p.dry_multiplier = 1;
+    assert_int_equal(ag_sampler_create(&p, 8, &s, &err), AG_INVALID);
+    p.dry_window = 8;
+    p.dry_multiplier = -1;
+    assert_int_equal(ag_sampler_create(&p, 8, &s, &err), AG_INVALID);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(agrees_with_llama_cpp)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(agrees_with_llama_cpp),
+        cmocka_unit_test(breakers_fail_without_memory),
+        cmocka_unit_test(checks_parameters_of_dry),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

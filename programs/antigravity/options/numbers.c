@@ -84,6 +84,7 @@ bool parse_size(const char *value, uint64_t *out, char *message) {
     number[len] = '\0';
     if (!parse_real(number, 0, 1e15, &n, message)) return false;
     for (size_t i = 0; at && i <= (size_t)(at - units); i++) n *= 1024;
+    if (n >= 0x1p64) return reject(message, "'%.60s' is more than 16777215T", value);
     *out = (uint64_t)n;
     return true;
 }

@@ -215,6 +215,11 @@ ag_status sampling_prepare(sampling_options *o, const ag_tokenizer *t, ag_error 
                                   &o->dry_breakers, err);
 }
 
+uint32_t sampling_window(int64_t n, uint32_t n_context) {
+    const uint32_t max = n_context < AG_SAMPLER_MAX_WINDOW ? n_context : AG_SAMPLER_MAX_WINDOW;
+    return n < 0 || n > max ? max : (uint32_t)n;
+}
+
 ag_sampler_params sampling_params(sampling_options *o, uint32_t n_context) {
     if (!o->has_seed) o->seed = sampling_draw_seed();
     if (!o->repetition_penalty) {
@@ -226,14 +231,13 @@ ag_sampler_params sampling_params(sampling_options *o, uint32_t n_context) {
         .logit_bias = o->bias,
         .n_logit_bias = o->n_bias,
         .repetition_penalty = (float)o->repetition_penalty,
-        .repetition_window = o->repetition_window < 0 ? n_context : (uint32_t)o->repetition_window,
+        .repetition_window = sampling_window(o->repetition_window, n_context),
         .presence_penalty = (float)o->presence_penalty,
         .frequency_penalty = (float)o->frequency_penalty,
         .dry_multiplier = (float)o->dry_multiplier,
         .dry_base = (float)o->dry_base,
         .dry_allowed_length = o->dry_allowed_length,
-        .dry_window =
-            o->dry_window < 0 || o->dry_window > n_context ? n_context : (uint32_t)o->dry_window,
+        .dry_window = sampling_window(o->dry_window, n_context),
         .dry_breakers = o->dry_breakers,
         .temperature = (float)o->temperature,
         .dynamic_range = (float)o->dynamic_range,

@@ -34,6 +34,8 @@ void sampling_options_free(sampling_options *o);
 option_group sampling_group(sampling_options *o);
 
 uint64_t sampling_draw_seed(void);
+/* Returns the tokens of a window: n, or all of the context if n is negative or larger. */
+uint32_t sampling_window(int64_t n, uint32_t n_context);
 
 /* Finds the tokens of the breakers, if DRY is on. */
 ag_status sampling_prepare(sampling_options *o, const ag_tokenizer *t, ag_error *err);
