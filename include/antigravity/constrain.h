@@ -95,7 +95,8 @@ AG_API ag_status ag_constraint_reset(ag_constraint *c, ag_error *err);
  * free: *mask is then NULL, for every token, or has all tokens but those that
  * ag_constraint_accept() has rejected here. */
 AG_API ag_status ag_constraint_mask(ag_constraint *c, const uint32_t **mask, ag_error *err);
-/* Advances by one token. Fails with AG_INVALID, and changes nothing, if it may not follow. */
+/* Advances by one token. Fails with AG_INVALID, and changes nothing but the mask of free text, if
+ * it may not follow, and with AG_LIMIT if too many tokens were rejected in a row. */
 AG_API ag_status ag_constraint_accept(ag_constraint *c, int32_t id, ag_error *err);
 /* Return whether the text may end here, and whether it has ended with an EOS id. */
 AG_API bool ag_constraint_may_end(const ag_constraint *c);

@@ -174,7 +174,7 @@ static size_t filter_forced(ag_token_filter *f, int32_t *ids, size_t n) {
 
 static bool filter_is_free(ag_token_filter *f) {
     const ag_constraint *c = (const ag_constraint *)f;
-    return c->is_free && !c->has_excluded && c->status == AG_OK;
+    return c->is_free && !c->n_excluded && c->status == AG_OK;
 }
 
 static bool filter_permits(ag_token_filter *f, int32_t id);
@@ -202,7 +202,7 @@ void ag_constraint_leave_to_watch(ag_constraint *c) { c->filter.ops = &watched_f
 static void begin_text(ag_constraint *c) {
     const ag_trigger *t = c->program->trigger;
     c->is_free = t != NULL;
-    c->has_excluded = false;
+    c->n_excluded = 0;
     if (t) ag_trigger_begin(t, &c->scan);
 }
 
@@ -266,8 +266,8 @@ ag_status ag_constraint_clone(const ag_constraint *c, ag_constraint **out, ag_er
     copy->ended = c->ended;
     copy->at_start = c->at_start;
     copy->is_free = c->is_free;
-    copy->has_excluded = c->has_excluded;
-    if (c->has_excluded) memcpy(copy->mask, c->mask, p->vocab->n_words * sizeof *c->mask);
+    copy->n_excluded = c->n_excluded;
+    if (c->n_excluded) memcpy(copy->mask, c->mask, p->vocab->n_words * sizeof *c->mask);
     copy->steps = c->steps;
     copy->status = c->status;
     copy->error = c->error;
@@ -340,7 +340,7 @@ ag_status ag_constraint_mask(ag_constraint *c, const uint32_t **mask, ag_error *
         if (err) *err = c->error;
         return c->status;
     }
-    if (c->is_free && !c->has_excluded) *mask = NULL;
+    if (c->is_free && !c->n_excluded) *mask = NULL;
     if (c->mask_known || c->is_free) return AG_OK;
     if (c->ended) memset(c->mask, 0, v->n_words * sizeof *c->mask);
     else AG_TRY(ag_constraint_fill_mask(c, err));
@@ -386,10 +386,17 @@ static ag_status check_id(const ag_constraint *c, int32_t id, ag_error *err) {
 
 /* ---- free text ---- */
 
-static void exclude(ag_constraint *c, int32_t id) {
-    if (!c->has_excluded) memset(c->mask, 0xFF, c->program->vocab->n_words * sizeof *c->mask);
-    c->has_excluded = true;
+/* Excludes the token from the next mask. Fails with AG_LIMIT if there are too many such tokens. */
+static ag_status exclude(ag_constraint *c, int32_t id, ag_error *err) {
+    enum { MAX_EXCLUDED = 1024 };
+    if (!c->n_excluded) memset(c->mask, 0xFF, c->program->vocab->n_words * sizeof *c->mask);
+    if (++c->n_excluded > MAX_EXCLUDED)
+        return AG_FAIL(err, LIMIT,
+                       "the constraint is too expensive: it rejected more than %d tokens that "
+                       "began a constrained part",
+                       MAX_EXCLUDED);
     c->mask[id / 32] &= ~(1u << (id % 32));
+    return AG_INVALID;
 }
 
 /* Matches the constrained part that begins at scan.seen[begin]. */
@@ -410,8 +417,7 @@ static ag_status scan_token(ag_constraint *c, int32_t id, bool commit, bool *fir
                            err));
     const ag_status st = *fires ? match_from(c, begin, err) : AG_OK;
     if (st != AG_OK || !commit) ag_trigger_undo(&c->scan, &before, n);
-    if (st == AG_INVALID) exclude(c, id);
-    return st;
+    return st == AG_INVALID ? exclude(c, id, err) : st;
 }
 
 static bool filter_permits(ag_token_filter *f, int32_t id) {
@@ -436,14 +442,14 @@ ag_status ag_constraint_watch(ag_constraint *c, int32_t id, bool *fires, ag_erro
     AG_TRY(ag_trigger_push(c->program->trigger, &c->scan, t->bytes + t->start[id], n, fires, &begin,
                            err));
     if (*fires) ag_trigger_undo(&c->scan, &before, n);
-    else c->has_excluded = false;
+    else c->n_excluded = 0;
     return AG_OK;
 }
 
 /* Ends the constrained part once its text may end. */
 static void close_if_complete(ag_constraint *c) {
     c->is_free = c->program->trigger && c->complete;
-    c->has_excluded = false;
+    c->n_excluded = 0;
     if (c->is_free) ag_trigger_resume(&c->scan);
 }
 
@@ -452,7 +458,8 @@ static ag_status accept_free(ag_constraint *c, int32_t id, ag_error *err) {
     const ag_status st = scan_token(c, id, true, &fires, err);
     if (st == AG_INVALID) return ag_error_prefix(err, st, "token %d", (int)id);
     AG_TRY(st);
-    c->mask_known = c->at_start = c->has_excluded = false;
+    c->n_excluded = 0;
+    c->mask_known = c->at_start = false;
     if (fires) close_if_complete(c);
     return AG_OK;
 }

@@ -18,8 +18,8 @@ struct ag_constraint_program {
     const ag_json_masks *json;
     size_t users;
     ag_pda pda;
-    uint32_t root;       /* number of the rule of the whole text */
-    ag_trigger *trigger; /* shared; NULL: the whole text is constrained */
+    uint32_t root;       /* number of the rule of the entire text */
+    ag_trigger *trigger; /* shared; NULL: the entire text is constrained */
     ag_lazy_dfa dfa;
     /* [n_masks] of states of `dfa`; ag_lazy_state.mask is the index + 1. */
     ag_state_mask *masks;
@@ -39,7 +39,8 @@ struct ag_constraint {
     bool at_start;
     /* With a trigger, the text is free until it fires, and again after the end of the constrained
      * part. `mask` then excludes the tokens that ag_constraint_accept() has rejected. */
-    bool is_free, has_excluded;
+    bool is_free;
+    uint32_t n_excluded; /* tokens that the mask of free text forbids */
     ag_trigger_state scan;
     size_t steps;     /* steps of the newest token, without its mask */
     ag_status status; /* failure of a filter function that returns no status */
@@ -72,7 +73,7 @@ ag_status ag_constraint_watch(ag_constraint *c, int32_t id, bool *fires, ag_erro
 /* mask.c: sets the bits of tokens that may follow, except those that end the text. */
 ag_status ag_constraint_fill_mask(ag_constraint *c, ag_error *err);
 
-/* compile.c. Writes the rules of the constraint into pda. *root: the rule of the whole text.
+/* compile.c. Writes the rules of the constraint into pda. *root: the rule of the entire text.
  * *trigger: owned; NULL if there is none. An instruction may have failed without an error here:
  * ag_pda_finish() returns that status. */
 ag_status ag_constraint_compile(ag_pda *pda, const ag_json_rules *json, const ag_token_tree *tokens,

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* SPACE_MAX: white space and other text before a start. INDENT_MAX: as in neat JSON. */
-enum { MAX_TEXTS = 4096, SPACE_MAX = 1024, INDENT_MAX = 40 };
+enum { MAX_TEXTS = 2048, SPACE_MAX = 1024, INDENT_MAX = 40 };
 
 typedef struct text_list {
     ag_text *at; /* [n] owned */
@@ -18,7 +18,7 @@ typedef struct text_list {
 
 struct ag_trigger {
     atomic_size_t users;
-    text_list marks;    /* begin the constrained part, anywhere outside reasoning */
+    text_list anywhere; /* begin the constrained part, anywhere outside reasoning */
     text_list before;   /* may precede a start */
     text_list starts;   /* parts of all starts, one after the other */
     size_t *start_ends; /* [n_starts] end of each start in starts.at */
@@ -82,14 +82,14 @@ static ag_status read_starts(ag_trigger *t, const json_t *list, ag_error *err) {
 static ag_status read_trigger(const ag_grammar_scope *scope, const json_t *v, ag_trigger *t,
                               ag_error *err) {
     if (!json_is_object(v)) return AG_FAIL(err, FORMAT, "trigger: not a JSON object");
-    AG_TRY(read_delimiters(scope, json_object_get(v, "marks"), &t->marks, err));
+    AG_TRY(read_delimiters(scope, json_object_get(v, "anywhere"), &t->anywhere, err));
     AG_TRY(read_delimiters(scope, json_object_get(v, "before"), &t->before, err));
     AG_TRY(read_delimiters(scope, json_object_get(v, "reasoning_open"), &t->opens, err));
     AG_TRY(read_delimiters(scope, json_object_get(v, "reasoning_close"), &t->closes, err));
     AG_TRY(read_starts(t, json_object_get(v, "starts"), err));
     t->in_reasoning = json_is_true(json_object_get(v, "in_reasoning"));
-    if (t->marks.n + t->n_starts) return AG_OK;
-    return AG_FAIL(err, FORMAT, "trigger: neither \"marks\" nor \"starts\"; one is needed");
+    if (t->anywhere.n + t->n_starts) return AG_OK;
+    return AG_FAIL(err, FORMAT, "trigger: neither \"anywhere\" nor \"starts\"; one is needed");
 }
 
 ag_status ag_trigger_parse(const ag_grammar_scope *scope, const json_t *v, ag_trigger **out,
@@ -116,7 +116,7 @@ static void free_list(text_list *l) {
 
 void ag_trigger_release(ag_trigger *t) {
     if (!t || atomic_fetch_sub(&t->users, 1) > 1) return;
-    free_list(&t->marks);
+    free_list(&t->anywhere);
     free_list(&t->before);
     free_list(&t->starts);
     free_list(&t->opens);
@@ -130,9 +130,9 @@ void ag_trigger_release(ag_trigger *t) {
 static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
 static match match_text(const ag_text *text, const char *s, size_t n) {
-    const size_t have = n < text->len ? n : text->len;
-    if (memcmp(text->data, s, have) != 0) return NO;
-    return have < text->len ? PARTIAL : YES;
+    const size_t n_compared = n < text->len ? n : text->len;
+    if (memcmp(text->data, s, n_compared) != 0) return NO;
+    return n_compared < text->len ? PARTIAL : YES;
 }
 
 /* Matches the longest text of the list at s[0..n), n > 0. PARTIAL: one of them may come. */
@@ -186,28 +186,28 @@ static match match_start(const ag_trigger *t, const char *s, size_t n) {
     return best;
 }
 
-/* Matches a text from its start, or after reasoning or a constrained part. *begin: where the start
- * is. *reasons: reasoning has opened; the result is then NO. */
-static match match_from_start(const ag_trigger *t, bool may_reason, const char *s, size_t n,
-                              size_t *begin, bool *reasons) {
-    size_t at = 0, len;
+/* Matches s[0..n), a text from its start or from behind reasoning or a constrained part, from
+ * state->n_skipped on. YES: a start is there. *reasons: reasoning has opened; the result is then
+ * NO. */
+static match match_from_start(const ag_trigger *t, ag_trigger_state *state, const char *s, size_t n,
+                              bool *reasons) {
+    size_t len;
     *reasons = false;
-    while (at < n) {
+    for (size_t at; (at = state->n_skipped) < n;) {
         if (is_space(s[at])) {
-            at++;
+            state->n_skipped++;
             continue;
         }
-        const match open = may_reason ? match_list(&t->opens, s + at, n - at, &len) : NO;
+        const match open = state->may_reason ? match_list(&t->opens, s + at, n - at, &len) : NO;
         *reasons = open == YES;
         if (open == YES) return NO;
-        may_reason = false;
-        *begin = at;
         const match start = match_start(t, s + at, n - at);
         if (start == YES) return YES;
         const match before = match_list(&t->before, s + at, n - at, &len);
         if (open == PARTIAL || start == PARTIAL || before == PARTIAL) return PARTIAL;
         if (before == NO) return NO;
-        at += len;
+        state->n_skipped += len;
+        state->may_reason = false;
     }
     return n <= SPACE_MAX ? PARTIAL : NO;
 }
@@ -215,13 +215,13 @@ static match match_from_start(const ag_trigger *t, bool may_reason, const char *
 /* ---- texts ---- */
 
 void ag_trigger_begin(const ag_trigger *t, ag_trigger_state *s) {
-    s->seen.len = s->start = 0;
+    s->seen.len = s->start = s->n_skipped = 0;
     s->where = t->in_reasoning ? AG_TRIGGER_REASONING : AG_TRIGGER_START;
     s->may_reason = true;
 }
 
 void ag_trigger_resume(ag_trigger_state *s) {
-    s->seen.len = s->start = 0;
+    s->seen.len = s->start = s->n_skipped = 0;
     s->where = AG_TRIGGER_START;
     s->may_reason = false;
 }
@@ -229,7 +229,8 @@ void ag_trigger_resume(ag_trigger_state *s) {
 /* Drops bytes that no match needs any more. */
 static void compact(const ag_trigger *t, ag_trigger_state *s) {
     size_t from = s->start;
-    const size_t longest = s->where == AG_TRIGGER_REASONING ? t->closes.longest : t->marks.longest;
+    const size_t longest =
+        s->where == AG_TRIGGER_REASONING ? t->closes.longest : t->anywhere.longest;
     if (s->where != AG_TRIGGER_START && s->seen.len - from > longest) from = s->seen.len - longest;
     if (!from) return;
     memmove(s->seen.data, s->seen.data + from, s->seen.len - from);
@@ -246,15 +247,16 @@ static bool read_byte(const ag_trigger *t, ag_trigger_state *s, size_t *begin) {
         s->where = AG_TRIGGER_START;
         s->may_reason = false;
         s->start = s->seen.len;
+        s->n_skipped = 0;
         return false;
     }
-    const size_t mark = match_end(&t->marks, text, n);
-    *begin = s->seen.len - mark;
-    if (mark) return true;
+    const size_t n_anywhere = match_end(&t->anywhere, text, n);
+    *begin = s->seen.len - n_anywhere;
+    if (n_anywhere) return true;
     if (s->where == AG_TRIGGER_TEXT) return false;
     bool reasons;
-    const match m = match_from_start(t, s->may_reason, text, n, begin, &reasons);
-    *begin += s->start;
+    const match m = match_from_start(t, s, text, n, &reasons);
+    *begin = s->start + s->n_skipped;
     if (m == YES) return true;
     if (m == NO) s->where = reasons ? AG_TRIGGER_REASONING : AG_TRIGGER_TEXT;
     if (reasons) s->start = s->seen.len;
@@ -279,6 +281,7 @@ void ag_trigger_undo(ag_trigger_state *s, const ag_trigger_state *before, size_t
     s->seen.len -= n;
     s->where = before->where;
     s->may_reason = before->may_reason;
+    s->n_skipped = before->n_skipped;
     /* The bytes before `start` are gone if the push has dropped some. */
     const size_t dropped = before->seen.len - s->seen.len;
     s->start = before->start > dropped ? before->start - dropped : 0;
@@ -289,6 +292,7 @@ ag_status ag_trigger_copy(ag_trigger_state *to, const ag_trigger_state *from, ag
     to->seen.len = 0;
     AG_TRY(ag_text_append(&to->seen, from->seen.data, n, err));
     to->start = from->start;
+    to->n_skipped = from->n_skipped;
     to->where = from->where;
     to->may_reason = from->may_reason;
     return AG_OK;

@@ -20,6 +20,8 @@ typedef enum ag_trigger_where {
 typedef struct ag_trigger_state {
     ag_text seen; /* owned; the newest bytes */
     size_t start; /* seen[start..) belongs to `where` */
+    /* START: length of the white space and the texts before a start that were read there. */
+    size_t n_skipped;
     ag_trigger_where where;
     bool may_reason; /* nothing but white space precedes: reasoning may open */
 } ag_trigger_state;

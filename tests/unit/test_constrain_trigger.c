@@ -4,9 +4,11 @@
 #include "constrain_texts.h"
 #include "text/sampler_top.h"
 
+#include <time.h>
+
 /* A mark, a start, reasoning, and a text that may precede a start. */
 static const char grammar[] =
-    "%trigger {\"marks\": [\"\\\"the\\\"\", \"<[4095]>\"],\n"
+    "%trigger {\"anywhere\": [\"\\\"the\\\"\", \"<[4095]>\"],\n"
     "  \"before\": [\"\\\"```\\\"\", \"\\\"```json\\\"\", \"\\\",\\\"\"],\n"
     "  \"starts\": [[\"{\", \"\\\"name\\\"\", \":\", \"\\\"go\\\"\"], [\"[\", \"go(\"]],\n"
     "  \"reasoning_open\": [\"\\\"<th>\\\"\"], \"reasoning_close\": [\"\\\"</th>\\\"\"]}\n"
@@ -238,24 +240,91 @@ static void samplers_skip_tokens_that_begin_wrongly(void **state) {
     ag_constraint_destroy(c);
 }
 
+/* ---- limits ---- */
+
+/* Appends a quoted literal for each of n texts of a letter and a number. */
+static size_t add_literals(char *out, size_t size, char letter, size_t n, bool quoted) {
+    size_t len = 0;
+    for (size_t i = 0; i < n; i++)
+        len += (size_t)snprintf(out + len, size - len,
+                                quoted ? "%s\"\\\"%c%zu\\\"\"" : "%s[\"%c%zu\"]", i ? "," : "",
+                                letter, i);
+    return len;
+}
+
+/* Rejected tokens cost a choice each, so their number at a position is limited. */
+static void limits_the_tokens_rejected_at_a_position(void **state) {
+    static char text[4096];
+    size_t n = (size_t)snprintf(text, sizeof text, "%%trigger {\"anywhere\": [\"\\\" \\\"\"");
+    for (char c = 'a'; c <= 'z'; c++)
+        n += (size_t)snprintf(text + n, sizeof text - n, ",\"\\\"%c\\\"\"", c);
+    snprintf(text + n, sizeof text - n, "]}\nroot ::= \"\\x01\\x01\"");
+    ag_constraint *c = lazy_constraint(text);
+    ag_status st = AG_OK;
+    ag_error err;
+    size_t n_rejected = 0;
+    (void)state;
+    for (int32_t id = 0; id < 4096 && st != AG_LIMIT; id++) {
+        size_t len, k = 0;
+        const char *token = ag_tokenizer_token(texts_tokenizer, id, &len);
+        while (k < len && (token[k] < 'a' || token[k] > 'z')) k++;
+        if (k == len || ag_tokenizer_is_special(texts_tokenizer, id)) continue;
+        st = ag_constraint_accept(c, id, &err);
+        if (st == AG_OK) fail_msg("token %d: %.*s", (int)id, (int)len, token);
+        n_rejected += st == AG_INVALID;
+    }
+    assert_int_equal(st, AG_LIMIT);
+    assert_int_equal(n_rejected, 1024);
+    assert_non_null(strstr(err.msg, "rejected more than 1024 tokens"));
+    ag_constraint_destroy(c);
+}
+
+static double cpu_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Texts before a start are read once. Reading them again for each byte takes a hundred times as
+ * long. */
+static void reads_texts_before_a_start_once(void **state) {
+    static char text[1 << 16];
+    size_t n = (size_t)snprintf(text, sizeof text, "%%trigger {\"before\": [\"\\\"a\\\"\",");
+    n += add_literals(text + n, sizeof text - n, 'b', 2047, true);
+    n += (size_t)snprintf(text + n, sizeof text - n, "], \"starts\": [");
+    n += add_literals(text + n, sizeof text - n, 'c', 2048, false);
+    snprintf(text + n, sizeof text - n, "]}\nroot ::= \"c\" [0-9]+ \".\"");
+    ag_constraint *c = lazy_constraint(text);
+    ag_error err;
+    (void)state;
+    const double begin = cpu_seconds();
+    for (size_t i = 0; i < 1000; i++)
+        assert_int_equal(ag_constraint_accept(c, texts_byte_id('a'), &err), AG_OK);
+    const double seconds = cpu_seconds() - begin;
+    assert_true(accept_bytes(c, "aaac7", 5) && !ag_constraint_is_free(c));
+    if (seconds > 2) fail_msg("1000 texts before a start: %.1f s", seconds);
+    ag_constraint_destroy(c);
+}
+
 /* ---- errors ---- */
 
 static void rejects_triggers_that_are_wrong(void **state) {
     static const struct {
         const char *grammar, *message;
     } bad[] = {
-        {"%trigger {}\nroot ::= \"a\"", "neither \"marks\" nor \"starts\""},
+        {"%trigger {}\nroot ::= \"a\"", "neither \"anywhere\" nor \"starts\""},
         {"%trigger [1]\nroot ::= \"a\"", "not a JSON object"},
         {"%trigger {\nroot ::= \"a\"", "expected JSON after %trigger"},
-        {"%trigger {\"marks\": [\"a\"]}\nroot ::= \"a\"", "expected literals and tokens"},
-        {"%trigger {\"marks\": [\"\\\"\\\"\"]}\nroot ::= \"a\"", "a text is empty"},
-        {"%trigger {\"marks\": [\"<[7]>\"]}\nroot ::= \"a\"", "token 7"},
+        {"%trigger {\"anywhere\": [\"a\"]}\nroot ::= \"a\"", "expected literals and tokens"},
+        {"%trigger {\"anywhere\": [\"\\\"\\\"\"]}\nroot ::= \"a\"", "a text is empty"},
+        {"%trigger {\"anywhere\": [\"<[7]>\"]}\nroot ::= \"a\"", "token 7"},
         {"%trigger {\"starts\": [[]]}\nroot ::= \"a\"", "a start is empty"},
         {"%trigger {\"starts\": [[1]]}\nroot ::= \"a\"", "a text is empty"},
-        {"%trigger {\"marks\": [\"\\\"a\\\"\"]}\n%trigger {\"marks\": [\"\\\"a\\\"\"]}\nroot ::= "
+        {"%trigger {\"anywhere\": [\"\\\"a\\\"\"]}\n%trigger {\"anywhere\": [\"\\\"a\\\"\"]}\nroot "
+         "::= "
          "\"a\"",
          "the only %trigger"},
-        {"%trigger {\"marks\": [\"\\\"a\\\"\"]}", "rule root is not defined"},
+        {"%trigger {\"anywhere\": [\"\\\"a\\\"\"]}", "rule root is not defined"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -273,6 +342,8 @@ int main(void) {
         cmocka_unit_test(tokens_are_judged_by_their_bytes),
         cmocka_unit_test(free_text_has_no_mask),
         cmocka_unit_test(samplers_skip_tokens_that_begin_wrongly),
+        cmocka_unit_test(limits_the_tokens_rejected_at_a_position),
+        cmocka_unit_test(reads_texts_before_a_start_once),
         cmocka_unit_test(rejects_triggers_that_are_wrong),
     };
     return cmocka_run_group_tests(tests, texts_setup, texts_teardown);

@@ -187,10 +187,10 @@ static void tokens_do_not_depend_on_timing(void **state) {
 
 /* Begins with a word that the model often writes, in tokens of different lengths. */
 static const char triggered[] =
-    "%trigger {\"marks\": [\"\\\"th\\\"\"]}\n"
+    "%trigger {\"anywhere\": [\"\\\"th\\\"\"]}\n"
     "root ::= \"th\" (\"e \" | \"at \") [a-z]{3,8} \" says \" [0-9]{2} \".\"";
 static const char never_triggered[] =
-    "%trigger {\"marks\": [\"\\\"no such mark\\\"\"]}\nroot ::= \"no such mark!\"";
+    "%trigger {\"anywhere\": [\"\\\"no such mark\\\"\"]}\nroot ::= \"no such mark!\"";
 
 static ag_request_params triggered_request(size_t n_answers, int64_t max_tokens) {
     ag_request_params p =

@@ -526,7 +526,7 @@ static void forced_tokens_are_fed_as_drafts(void **state) {
 /* A trigger fires in drafts as it does without them. */
 static void drafts_keep_texts_with_a_trigger(void **state) {
     static const char grammar[] =
-        "%trigger {\"marks\": [\"\\\"th\\\"\"]}\n"
+        "%trigger {\"anywhere\": [\"\\\"th\\\"\"]}\n"
         "root ::= \"th\" (\"e \" | \"at \") [a-z]{3,8} \" is the number of legs \" [0-9]{2} \".\"";
     ag_constraint_params params = ag_constraint_defaults(AG_CONSTRAINT_GRAMMAR);
     size_t n_tokens, n_steps;

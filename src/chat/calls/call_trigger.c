@@ -104,14 +104,14 @@ static ag_status add_starts(ag_call_writer *w, json_t *starts, const json_t *too
 
 /* ---- triggers ---- */
 
-static ag_status add_marks(const ag_call_writer *w, json_t *marks) {
+static ag_status add_anywhere(const ag_call_writer *w, json_t *anywhere) {
     if (w->c->kind == AG_CALLS_HARMONY) {
         for (size_t i = 0; i + 1 < N_HARMONY_OPENS; i++)
-            AG_TRY(add_delimiter(w, marks, harmony_opens[i]));
+            AG_TRY(add_delimiter(w, anywhere, harmony_opens[i]));
         return AG_OK;
     }
     for (size_t i = 0; i < AG_CALL_TRIGGERS && w->c->triggers[i]; i++)
-        AG_TRY(add_delimiter(w, marks, w->c->triggers[i]));
+        AG_TRY(add_delimiter(w, anywhere, w->c->triggers[i]));
     return AG_OK;
 }
 
@@ -125,7 +125,7 @@ static ag_status add_before(const ag_call_writer *w, json_t *before) {
 
 static ag_status fill(ag_call_writer *w, json_t *v, const json_t *tools, bool is_bare,
                       bool in_reasoning) {
-    static const char *const keys[] = {"marks", "before", "starts", "reasoning_open",
+    static const char *const keys[] = {"anywhere", "before", "starts", "reasoning_open",
                                        "reasoning_close"};
     json_t *lists[5];
     const bool has_reasoning = w->c->kind != AG_CALLS_HARMONY;
@@ -133,12 +133,13 @@ static ag_status fill(ag_call_writer *w, json_t *v, const json_t *tools, bool is
         if (json_object_set_new(v, keys[i], json_array()) != 0) return no_memory(w);
         lists[i] = json_object_get(v, keys[i]);
     }
-    AG_TRY(add_marks(w, lists[0]));
+    AG_TRY(add_anywhere(w, lists[0]));
     AG_TRY(add_before(w, lists[1]));
     AG_TRY(add_starts(w, lists[2], tools, is_bare));
     if (!has_reasoning) return AG_OK;
     AG_TRY(add_delimiter(w, lists[3], w->f->reasoning_open));
     AG_TRY(add_delimiter(w, lists[4], w->f->reasoning_close));
+    AG_TRY(add_delimiter(w, lists[1], w->f->reasoning_close)); /* reasoning may have no start */
     const int failed = json_object_set_new(v, "in_reasoning", json_boolean(in_reasoning));
     return failed ? no_memory(w) : AG_OK;
 }
