@@ -147,7 +147,8 @@ AG_API ag_status ag_chat_require_call(ag_chat *c, const char *name, unsigned fla
  * ag_chat_render(). The text is free until a call begins; the call is then of a tool that the
  * conversation has, with arguments that match the tool's parameters; after the call the text is
  * free again. Parameters that cannot be constrained allow any object. *out is NULL if there are no
- * tools, or if the format cannot be constrained. limits: its text and kind are not used. */
+ * tools or more than 256, if the format cannot be constrained, or if the grammar of all tools
+ * exceeds a limit. limits: its text and kind are not used. */
 AG_API ag_status ag_chat_constrain_calls(const ag_chat *c, const ag_constraint_vocab *v,
                                          const ag_constraint_params *limits, unsigned flags,
                                          ag_constraint **out, ag_error *err);

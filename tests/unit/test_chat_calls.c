@@ -311,6 +311,9 @@ static bool free_answer(subject *s, ag_constraint *c, bool is_open, size_t nth, 
     const bool is_harmony = f->kind == AG_CALLS_HARMONY;
     assert_true(ag_constraint_is_free(c));
     put_reasoning(s, c, is_open, ids);
+    /* Some models end reasoning that they have not begun. */
+    if (!is_open && nth % 2 && !is_harmony && s->f->reasoning_close)
+        put_text(s, c, s->f->reasoning_close, ids);
     if (text && (is_harmony || nth == AG_CALL_TRIGGERS || !f->triggers[nth])) return false;
     if (text) put_text(s, c, "Let me see. ", ids);
     if (!put_opening(s, c, nth, true, ids)) return false;

@@ -37,6 +37,7 @@ static ag_match match_typed(const char *text, const char *json, const char *s, s
     first[before] = '\0';
     const ag_match begins = ag_match_delimiter(first, s, n, &end);
     if (begins != AG_MATCH_YES) return begins;
+    if (before && ag_is_json_space(text[before - 1])) end += ag_json_space_len(s + end, n - end);
     end += ag_call_name_len(s + end, n - end);
     if (end == n) return AG_MATCH_PARTIAL;
     const ag_match ends = ag_match_delimiter(text + n_text - after, s + end, n - end, len);
