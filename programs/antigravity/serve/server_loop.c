@@ -147,9 +147,10 @@ static void on_tick(evutil_socket_t fd, short what, void *user) {
 static bool open_answers(server *s) {
     char reason[ANSWER_REASON_SIZE];
     const char *path = s->settings->answers;
-    s->answers = answer_memory_create(s->settings->answer_bytes);
     s->responses = response_store_create(s->settings->response_bytes);
-    if (!s->answers || !s->responses) {
+    /* Last: close_answers() saves it, so it must have been loaded. */
+    s->answers = s->responses ? answer_memory_create(s->settings->answer_bytes) : NULL;
+    if (!s->answers) {
         complain_no_memory();
         return false;
     }

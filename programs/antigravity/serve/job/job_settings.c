@@ -4,6 +4,7 @@
 #include "../../options/model_options.h"
 #include "../../options/sampling_options.h"
 #include "../threads/account.h"
+#include "clock.h"
 #include "job_impl.h"
 #include "logit_bias.h"
 
@@ -79,15 +80,10 @@ static bool apply_samplers(const serve_sampling *from, const ag_served_model *mo
     set_if_given(from->dry_multiplier, &to->dry_multiplier);
     set_if_given(from->dry_base, &to->dry_base);
     if (from->dry_allowed_length > 0) to->dry_allowed_length = (uint32_t)from->dry_allowed_length;
-    to->dry_window = from->dry_window < 0 || from->dry_window > n_context
-                         ? n_context
-                         : (uint32_t)from->dry_window;
+    to->dry_window = sampling_window(from->dry_window, n_context);
     if (to->dry_multiplier == 0 || (from->dry_breakers && !n)) return true;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         texts[i] = json_string_value(json_array_get(from->dry_breakers, i));
-        if (strlen(texts[i]) - 1 >= 40)
-            return reject_field(e, "dry_sequence_breakers", "each must have 1 to 40 bytes");
-    }
     return ag_dry_breakers_create(ag_served_model_tokenizer(model),
                                   n ? texts : sampling_usual_breakers, n ? n : N_USUAL_BREAKERS,
                                   &to->dry_breakers, &err) == AG_OK ||
@@ -167,9 +163,16 @@ static bool apply_cache(serve_job *job, serve_error *e) {
     return true;
 }
 
+/* Returns the seconds that are left for the answer, from now on; 0: no limit. */
+static double time_left(const serve_job *job) {
+    const double own = job->request.timeout_s;
+    double limit = job->http->server->settings->timeout_s;
+    if (own > 0 && (!limit || own < limit)) limit = own;
+    return limit ? fmax(job->http->began + limit - clock_s(), 1e-3) : 0;
+}
+
 bool job_apply_settings(serve_job *job, bool constrained, serve_error *e) {
     const serve_request *r = &job->request;
-    const server_settings *settings = job->http->server->settings;
     ag_request_params *p = &job->params;
     *p = ag_request_defaults(job->model);
     p->kind = r->kind == SERVE_EMBED ? AG_REQUEST_EMBED : AG_REQUEST_GENERATE;
@@ -185,9 +188,7 @@ bool job_apply_settings(serve_job *job, bool constrained, serve_error *e) {
     p->prompt_logprobs = r->logprobs && r->echo;
     p->n_top = r->n_top;
     p->no_prefix = r->no_prefix;
-    p->deadline_s = settings->timeout_s;
-    if (r->timeout_s > 0 && (!p->deadline_s || r->timeout_s < p->deadline_s))
-        p->deadline_s = r->timeout_s;
+    p->deadline_s = time_left(job);
     if (r->n_top > MAX_TOP) return reject_field(e, "top_logprobs", "must be at most %d", MAX_TOP);
     const double n_reported = reported_prompt_tokens(job) + reported_new_tokens(job),
                  max_bytes = (double)MAX_REPORTED_TOKENS * REPORTED_TOKEN_BYTES;

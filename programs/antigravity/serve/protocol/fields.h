@@ -21,9 +21,9 @@ bool field_copy(const json_t *object, const char *name, char **out, serve_error 
 /* The values are borrowed from the object. */
 bool field_array(const json_t *object, const char *name, json_t **out, serve_error *e);
 bool field_object(const json_t *object, const char *name, json_t **out, serve_error *e);
-/* Reads a string, or a list of at most `max` strings, into a new array. */
 /* Rejects the field "mirostat" if it is not 0. */
 bool field_no_mirostat(const json_t *object, serve_error *e);
+/* Reads a string, or a list of at most `max` strings, into a new array. */
 bool field_strings(const json_t *object, const char *name, size_t max, json_t **out,
                    serve_error *e);
 /* Reads an object as JSON text, which the caller must free. */

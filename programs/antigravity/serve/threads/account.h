@@ -57,7 +57,7 @@ size_t account_bytes(account *a);
  * when the thread has used cpu_s seconds of processor time, the monotonic clock has passed
  * `deadline` (0: none), the account is cancelled or the pool is closing. */
 void account_begin_work(account *a, double cpu_s, double deadline);
-/* Moves the deadline of the thread's work forward; a later one than it has changes nothing. */
+/* Sets an earlier deadline for the thread's work; a later one changes nothing. */
 void account_limit_deadline(double deadline);
 /* Returns whether the thread's work must end. For loops that do not allocate. */
 bool account_must_end(void);
