@@ -28,7 +28,7 @@ typedef struct ag_serving ag_serving;
 
 typedef struct ag_serving_params {
     ag_backend_params backend; /* for ag_backend_create() */
-    uint64_t memory_limit;     /* bytes for the whole process; 0: no limit */
+    uint64_t memory_limit;     /* bytes for the entire process; 0: no limit */
     /* Returns the bytes that the caller uses now (connections, queued texts), which count towards
      * memory_limit. Called on the engine's thread; may be NULL. */
     uint64_t (*caller_bytes)(void *user);
@@ -228,7 +228,7 @@ typedef struct ag_request_params {
     bool keep_special; /* write special tokens as text */
     bool logprobs;
     /* Report each token of the prompt too, and the token that ends an answer, which has no text.
-     * Needs logprobs. Reads the whole prompt: no part comes from a cached session. */
+     * Needs logprobs. Reads the entire prompt: no part comes from a cached session. */
     bool prompt_logprobs;
     uint32_t n_top; /* most likely alternatives of each token, at most 20; needs logprobs */
     ag_embedding_pooling pooling; /* EMBED */

@@ -16,7 +16,7 @@ ag_status ag_answer_create(ag_answer *a, ag_served_request *r, size_t index, ag_
     sampling.seed += index;
     a->request = r;
     a->index = index;
-    a->held = -1;
+    a->pending_id = -1;
     a->n_reserved = r->p.max_tokens >= 0 ? (uint64_t)r->p.max_tokens : AG_SERVING_EXTEND_TOKENS;
     AG_TRY(ag_sampler_create(&sampling, (int32_t)m->info.n_vocab, &a->sampler, err));
     if (m->tokenizer)
@@ -210,13 +210,13 @@ static ag_status sample(ag_answer *a, const float *logits, int32_t *id, bool *ne
                         ag_error *err) {
     ag_mask_group *masks = a->request->masks;
     *needs_mask = masks;
-    if (a->held >= 0 && !ag_mask_group_has_rejected(masks, a->index)) {
-        *id = a->held;
+    if (a->pending_id >= 0 && !ag_mask_group_has_rejected(masks, a->index)) {
+        *id = a->pending_id;
         *needs_mask = false;
-        a->held = -1;
+        a->pending_id = -1;
         return AG_OK;
     }
-    a->held = -1;
+    a->pending_id = -1;
     AG_TRY(ag_sampler_sample(a->sampler, logits, id, err));
     ag_constraint *c = masks ? ag_mask_group_constraint(masks, a->index) : NULL;
     if (!c || !ag_constraint_is_free(c) || ends_text(&a->request->p, *id)) return AG_OK;
@@ -224,10 +224,10 @@ static ag_status sample(ag_answer *a, const float *logits, int32_t *id, bool *ne
     *needs_mask = false;
     AG_TRY(ag_constraint_watch(c, *id, &fires, err));
     if (!fires) return AG_OK;
-    a->held = *id;
+    a->pending_id = *id;
     *id = -1;
     make_late(a);
-    ag_mask_group_submit(masks, a->index, a->held);
+    ag_mask_group_submit(masks, a->index, a->pending_id);
     return AG_OK;
 }
 

@@ -7,7 +7,7 @@
  * that a request takes do not depend on timing. Groups take turns, a job each.
  *
  * A constraint with a trigger needs no job while its text is free: the engine thread watches the
- * tokens. A token that fires the trigger is held until a job has accepted or rejected it.
+ * tokens. A token that fires the trigger is pending until a job has accepted or rejected it.
  *
  * An answer that needs its mask before it is made is late. Its request sits out decode steps until
  * the mask is made: all its answers go through the model together, or none does. */

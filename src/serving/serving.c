@@ -58,8 +58,8 @@ static bool wait_for_masks(ag_serving *s) {
     return s->queue.n_submitted == s->queue.n_seen && wait_for(s, end - ag_now_s());
 }
 
-/* Returns when weights expire next. Weights whose sessions are being written are looked at again
- * soon. */
+/* Returns when weights expire next. Weights whose sessions are being written are checked again
+ * after FILE_POLL_S. */
 static double next_expiry(const ag_serving *s) {
     const double at = ag_models_expiry(s), now = ag_now_s();
     return at <= now ? now + FILE_POLL_S : at;

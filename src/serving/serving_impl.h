@@ -41,7 +41,7 @@ struct ag_serving {
     ag_model_loader loader;
     /* Guarded by `lock`. */
     ag_serving_job *jobs;
-    bool has_new_keep_alive; /* the engine thread must look at the models */
+    bool has_new_keep_alive; /* the engine thread must check the models */
     ag_serving_stats stats;  /* last published statistics */
     uint64_t max_published;  /* highest memory_used that a caller has read */
     ag_session_list *sessions;

@@ -118,12 +118,12 @@ INLINE void unpack_mxfp4(weight_block *w, const unsigned char *step, size_t bloc
 }
 
 /* Defines the kernel of a type of weight: see weight_format. */
-#define KERNEL(name, n_sums, correction, has_m, has_parts)                                    \
+#define KERNEL(name, together, correction, has_m, has_parts)                                  \
     void SET(ag_matmul_##name##_x16)(float *y, size_t y_stride, const void *packed, size_t m, \
                                      const ag_cpu_weight *w, size_t row0, size_t n_rows,      \
                                      void *scratch) {                                         \
         const weight_format f =                                                               \
-            WEIGHT_FORMAT(name, unpack_##name, n_sums, correction, has_m, has_parts);         \
+            WEIGHT_FORMAT(name, unpack_##name, together, correction, has_m, has_parts);       \
         matmul_x16(&f, y, y_stride, packed, m, w, row0, n_rows, scratch);                     \
     }
 
