@@ -249,17 +249,27 @@ static void asks_before_removal_on_terminal(void **state) {
 
 #define EACH(test) cmocka_unit_test_setup_teardown(test, before_each, after_each)
 
+static void names_may_have_tags(void **state) {
+    static const char *const spellings[] = {"Tiny-1M-Chat:latest", "tiny:1m-chat", "tiny-1m:c"};
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        cli_result r = CLI("info", "-m", spellings[i]);
+        assert_code(&r, 0);
+        assert_says(r.out, "Tiny-1M-Chat");
+        cli_free(&r);
+    }
+    cli_result r = CLI("info", "-m", "tiny:1m");
+    assert_refused(&r, 2, "ambiguous");
+    cli_free(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        EACH(lists_valid_and_broken_models),
-        EACH(lists_empty_store),
-        EACH(finds_models_by_name_and_prefix),
-        EACH(path_takes_precedence_over_name),
-        EACH(shows_time_of_last_use),
-        EACH(finds_split_files_by_directory),
-        EACH(removes_named_model),
-        EACH(keeps_targets_of_links),
-        EACH(asks_before_removal_on_terminal),
+        EACH(lists_valid_and_broken_models),   EACH(lists_empty_store),
+        EACH(finds_models_by_name_and_prefix), EACH(names_may_have_tags),
+        EACH(path_takes_precedence_over_name), EACH(shows_time_of_last_use),
+        EACH(finds_split_files_by_directory),  EACH(removes_named_model),
+        EACH(keeps_targets_of_links),          EACH(asks_before_removal_on_terminal),
         EACH(finds_store_by_environment),
     };
     return cmocka_run_group_tests_name("cli models", tests, NULL, NULL);
