@@ -263,13 +263,40 @@ static void names_may_have_tags(void **state) {
     cli_free(&r);
 }
 
+/* `run NAME` is `chat -m NAME`, also with a tag. */
+static void run_chats_with_a_model_of_the_store(void **state) {
+    char path[256];
+    (void)state;
+    snprintf(path, sizeof path, "%s/Tale-2M", store);
+    assert_int_equal(symlink(DEMO, path), 0);
+    cli_result run =
+        CLI("run", "tale:2m", "Once upon a time", "-n", "8", "--seed", "3", "-q", QUICK);
+    cli_result chat =
+        CLI("chat", "-m", path, "-p", "Once upon a time", "-n", "8", "--seed", "3", "-q", QUICK);
+    assert_code(&run, 0);
+    assert_code(&chat, 0);
+    assert_true(run.n_out > 10);
+    assert_string_equal(run.out, chat.out);
+    cli_free(&run);
+    cli_free(&chat);
+    run = CLI("run", "absent");
+    assert_refused(&run, 1, "no model of that name");
+    cli_free(&run);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        EACH(lists_valid_and_broken_models),   EACH(lists_empty_store),
-        EACH(finds_models_by_name_and_prefix), EACH(names_may_have_tags),
-        EACH(path_takes_precedence_over_name), EACH(shows_time_of_last_use),
-        EACH(finds_split_files_by_directory),  EACH(removes_named_model),
-        EACH(keeps_targets_of_links),          EACH(asks_before_removal_on_terminal),
+        EACH(lists_valid_and_broken_models),
+        EACH(lists_empty_store),
+        EACH(finds_models_by_name_and_prefix),
+        EACH(names_may_have_tags),
+        EACH(run_chats_with_a_model_of_the_store),
+        EACH(path_takes_precedence_over_name),
+        EACH(shows_time_of_last_use),
+        EACH(finds_split_files_by_directory),
+        EACH(removes_named_model),
+        EACH(keeps_targets_of_links),
+        EACH(asks_before_removal_on_terminal),
         EACH(finds_store_by_environment),
     };
     return cmocka_run_group_tests_name("cli models", tests, NULL, NULL);
