@@ -23,6 +23,7 @@ int command_models(int argc, char **argv);
 int command_pull(int argc, char **argv);
 int command_rm(int argc, char **argv);
 int command_quantize(int argc, char **argv);
+int command_run(int argc, char **argv);
 int command_serve(int argc, char **argv);
 int command_tokenize(int argc, char **argv);
 

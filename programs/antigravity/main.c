@@ -18,6 +18,7 @@ typedef struct command {
 
 static const command commands[] = {
     {"chat", command_chat, "chat with a model"},
+    {"run", command_run, "chat with a model by its short name: run qwen3:0.6b"},
     {"generate", command_generate, "continue a prompt; the text appears as it is made"},
     {"serve", command_serve, "serve models over HTTP, for clients of OpenAI's interface"},
     {"tokenize", command_tokenize, "turn text into token ids, or ids into text"},

@@ -72,6 +72,13 @@ static uint64_t unused_part(uint64_t reserved, uint64_t in_use) {
     return reserved > in_use ? reserved - in_use : 0;
 }
 
+/* Returns the bytes of the model's workspace that are not resident yet. */
+static uint64_t outstanding_scratch(const ag_memory_budget *b, const ag_served_model *m) {
+    const uint64_t rows = b->params->step_rows;
+    if (!m->model || m->touched_rows >= rows) return 0;
+    return m->scratch_remaining * (rows - m->touched_rows) / rows;
+}
+
 /* Returns the bytes that are reserved and not used yet: of running requests, of a reload, of a
  * load, and of workspaces that are not resident. */
 static uint64_t outstanding(const ag_memory_budget *b) {
@@ -82,12 +89,7 @@ static uint64_t outstanding(const ag_memory_budget *b) {
     }
     bytes += b->prefixes->files.fetch.file ? b->prefixes->files.fetch.bytes : 0;
     bytes += ag_model_loader_outstanding(b->loader);
-    for (size_t i = 0; i < b->models->n; i++) {
-        const ag_served_model *m = b->models->at[i];
-        if (!m->model || m->touched_rows >= b->params->step_rows) continue;
-        bytes +=
-            m->scratch_remaining * (b->params->step_rows - m->touched_rows) / b->params->step_rows;
-    }
+    for (size_t i = 0; i < b->models->n; i++) bytes += outstanding_scratch(b, b->models->at[i]);
     return bytes;
 }
 
@@ -182,7 +184,8 @@ static uint64_t freeable_bytes(const ag_memory_budget *b, const ag_served_model 
     uint64_t bytes = ag_prefix_cache_bytes(b->prefixes);
     for (size_t i = 0; !b->keeps_weights && i < b->models->n; i++) {
         const ag_served_model *m = b->models->at[i];
-        if (m->model && !m->n_requests && m != keep) bytes += m->base_bytes;
+        if (m->model && !m->n_requests && m != keep)
+            bytes += m->base_bytes + outstanding_scratch(b, m);
     }
     return bytes;
 }

@@ -53,10 +53,21 @@ ag_served_model *http_model(const serve_http_request *http, const char *name, se
     return NULL;
 }
 
-const char *http_model_digest(const serve_http_request *http, size_t i) {
+const model_entry *http_model_entry(const serve_http_request *http, const char *name,
+                                    serve_error *e) {
+    http_model(http, name, e);
+    return NULL;
+}
+
+model_list *http_models(const serve_http_request *http) {
     (void)http;
-    (void)i;
-    return "";
+    return NULL;
+}
+
+const model_entry *model_list_next_shown(const model_list *l, const model_entry *e) {
+    (void)l;
+    (void)e;
+    return NULL;
 }
 
 const char *http_client(const serve_http_request *http) {

@@ -33,6 +33,8 @@ static void run_server(const char *const *args, int errors, void (*prepare)(void
         argv[n++] = "--port";
         argv[n++] = "0";
     }
+    /* Without a model it serves the bundled one, even if the user has a store. */
+    setenv("ANTIGRAVITY_MODELS", AG_SOURCE_DIR "/no-models", 0);
     const int nothing = open("/dev/null", O_RDWR);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     dup2(nothing, 0);

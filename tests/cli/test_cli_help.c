@@ -6,7 +6,7 @@
 
 static const char *const commands[] = {"chat", "generate", "tokenize",  "eval",     "bench",
                                        "info", "imatrix",  "calibrate", "quantize", "devices",
-                                       "pull", "models",   "rm"};
+                                       "pull", "models",   "rm",        "run"};
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
 static void assert_lines_fit(const char *text) {

@@ -249,11 +249,48 @@ static void asks_before_removal_on_terminal(void **state) {
 
 #define EACH(test) cmocka_unit_test_setup_teardown(test, before_each, after_each)
 
+static void names_may_have_tags(void **state) {
+    static const char *const spellings[] = {"Tiny-1M-Chat:latest", "tiny:1m-chat", "tiny-1m:c"};
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        cli_result r = CLI("info", "-m", spellings[i]);
+        assert_code(&r, 0);
+        assert_says(r.out, "Tiny-1M-Chat");
+        cli_free(&r);
+    }
+    cli_result r = CLI("info", "-m", "tiny:1m");
+    assert_refused(&r, 2, "ambiguous");
+    cli_free(&r);
+}
+
+/* `run NAME` is `chat -m NAME`, also with a tag. */
+static void run_chats_with_a_model_of_the_store(void **state) {
+    char path[256];
+    (void)state;
+    snprintf(path, sizeof path, "%s/Tale-2M", store);
+    assert_int_equal(symlink(DEMO, path), 0);
+    cli_result run =
+        CLI("run", "tale:2m", "Once upon a time", "-n", "8", "--seed", "3", "-q", QUICK);
+    cli_result chat =
+        CLI("chat", "-m", path, "-p", "Once upon a time", "-n", "8", "--seed", "3", "-q", QUICK);
+    assert_code(&run, 0);
+    assert_code(&chat, 0);
+    assert_true(run.n_out > 10);
+    assert_string_equal(run.out, chat.out);
+    cli_free(&run);
+    cli_free(&chat);
+    run = CLI("run", "absent");
+    assert_refused(&run, 1, "no model of that name");
+    cli_free(&run);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         EACH(lists_valid_and_broken_models),
         EACH(lists_empty_store),
         EACH(finds_models_by_name_and_prefix),
+        EACH(names_may_have_tags),
+        EACH(run_chats_with_a_model_of_the_store),
         EACH(path_takes_precedence_over_name),
         EACH(shows_time_of_last_use),
         EACH(finds_split_files_by_directory),

@@ -5,6 +5,7 @@
 #include "../support/user_files.h"
 #include "../terminal/output.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -64,10 +65,10 @@ static int add_entry(model_store *s, const store_entry *e) {
     return EXIT_DONE;
 }
 
-int store_open(model_store *s) {
+int store_open_at(model_store *s, const char *path) {
     *s = (model_store){.n = 0};
-    if (!store_locate(s->path))
-        return complain_failure("no directory for models: set ANTIGRAVITY_MODELS or HOME");
+    if ((size_t)snprintf(s->path, sizeof s->path, "%s", path) >= sizeof s->path)
+        return complain_failure("%s: %s", path, strerror(ENAMETOOLONG));
     DIR *d = opendir(s->path);
     if (!d && errno == ENOENT) return EXIT_DONE;
     if (!d) complain("%s: %s", s->path, strerror(errno));
@@ -81,6 +82,14 @@ int store_open(model_store *s) {
     return code;
 }
 
+int store_open(model_store *s) {
+    char path[PATH_MAX];
+    *s = (model_store){.n = 0};
+    if (!store_locate(path))
+        return complain_failure("no directory for models: set ANTIGRAVITY_MODELS or HOME");
+    return store_open_at(s, path);
+}
+
 void store_close(model_store *s) {
     free(s->entries);
     *s = (model_store){.n = 0};
@@ -88,13 +97,25 @@ void store_close(model_store *s) {
 
 /* ---- names ---- */
 
+int store_name_match(const char *name, const char *given) {
+    static const char latest[] = ":latest";
+    const size_t n = length_without(given, latest);
+    if (strlen(name) == n && !strncmp(name, given, n)) return 3;
+    for (size_t i = 0; i < n; i++) {
+        const char c = given[i] == ':' && name[i] != ':' ? '-' : given[i];
+        if (tolower((unsigned char)c) != tolower((unsigned char)name[i])) return 0;
+    }
+    return name[n] ? 1 : 2;
+}
+
 /* Returns how well the name matches: higher is better, 0 is no match. */
 static int match_of(const store_entry *e, const char *name, bool prefixes) {
     if (!strcmp(e->file, name)) return 5;
-    if (!strcmp(e->name, name)) return e->is_part ? 2 : 4;
+    const int match = store_name_match(e->name, name);
+    if (match == 3) return e->is_part ? 2 : 4;
     if (e->is_part) return 0;
-    if (!strcasecmp(e->name, name) || !strcasecmp(e->file, name)) return 3;
-    return prefixes && !strncasecmp(e->name, name, strlen(name)) ? 1 : 0;
+    if (match == 2 || !strcasecmp(e->file, name)) return 3;
+    return prefixes ? match : 0;
 }
 
 size_t store_match(const model_store *s, const char *name, bool prefixes, size_t *found,

@@ -32,12 +32,19 @@ bool store_locate(char path[PATH_MAX]);
 
 /* Lists the store; a missing directory is an empty store. Returns an exit code. */
 int store_open(model_store *s);
+/* Lists another directory of models. */
+int store_open_at(model_store *s, const char *path);
 void store_close(model_store *s);
 
+/* Returns how well a given name matches a model's name: 0 not, 1 as a prefix ignoring case, 2
+ * ignoring case, 3 exactly. A tag is a part of the name after '-': "qwen3:0.6b" is a prefix of
+ * "Qwen3-0.6B-Q8_0". The tag "latest" is ignored. */
+int store_name_match(const char *name, const char *given);
+
 /* Finds the models that match `name` best. From best to worst: file name, name, name ignoring
- * case, and (if `prefixes`) prefix ignoring case. A partial model matches by its file name, or
- * if nothing else has its name. Writes at most cap indices into `entries` to found[] and returns
- * their number. */
+ * case, and (if `prefixes`) prefix ignoring case: see store_name_match(). A partial model matches
+ * by its file name, or if nothing else has its name. Writes at most cap indices into `entries` to
+ * found[] and returns their number. */
 size_t store_match(const model_store *s, const char *name, bool prefixes, size_t *found,
                    size_t cap);
 

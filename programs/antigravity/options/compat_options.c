@@ -86,8 +86,6 @@ const char compat_options_ignored[] =
     "--embedding and --keep N";
 
 static const compat_entry commands[] = {
-    {" run ", "'antigravity chat -m MODEL' talks with a model, 'antigravity generate -m MODEL -p "
-              "TEXT' continues a text"},
     {" server ", SERVER},
     {" ps ", "no model stays loaded after its command: 'antigravity models' lists those on disk"},
     {" download fetch ", FETCH},

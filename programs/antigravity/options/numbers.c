@@ -129,3 +129,29 @@ bool parse_list(const char *text, int32_t low, int32_t high, number_list *out, c
     free(v);
     return fits;
 }
+
+bool parse_duration(const char *text, double *seconds) {
+    static const struct {
+        const char *name; /* a name that begins with another one comes first */
+        double seconds;
+    } units[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}};
+    const bool is_negative = *text == '-';
+    double sum = 0;
+    text += *text == '-' || *text == '+';
+    if (!strcmp(text, "0")) text = "0s";
+    if (!*text) return false;
+    while (*text) {
+        char *end;
+        size_t i = 0;
+        if (!strchr("0123456789.", *text)) return false;
+        const double n = strtod(text, &end);
+        while (i < sizeof units / sizeof units[0] &&
+               strncmp(end, units[i].name, strlen(units[i].name)) != 0)
+            i++;
+        if (end == text || i == sizeof units / sizeof units[0]) return false;
+        sum += n * units[i].seconds;
+        text = end + strlen(units[i].name);
+    }
+    *seconds = is_negative ? -sum : sum;
+    return true;
+}

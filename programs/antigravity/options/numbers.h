@@ -19,6 +19,10 @@ bool parse_real(const char *text, double low, double high, double *out, char *me
 /* Parses "2G", "512M" or "1.5GiB". The units are powers of 1024. */
 bool parse_size(const char *value, uint64_t *out, char *message);
 
+/* Parses a duration as Go writes it: "1h30m", "-1ms". Returns false unless all of the text is
+ * one. */
+bool parse_duration(const char *text, double *seconds);
+
 /* List of numbers of an option. */
 enum { MAX_NUMBERS = 16 };
 typedef struct number_list {

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* antigravity serve: opens sockets and models, then runs the server. */
-#include "../chat/transcript.h"
-#include "../chat/transcript_options.h"
 #include "../command.h"
-#include "../model/head_file.h"
 #include "../model/model_dir.h"
+#include "../model/store.h"
 #include "../terminal/output.h"
+#include "models/served_models.h"
 #include "serve_options.h"
 #include "server_loop.h"
 #include "system.h"
@@ -22,10 +21,8 @@ enum { RESERVED_FILES = 64 };
 typedef struct serving_setup {
     serve_options options;
     ag_serving *engine;
-    ag_served_model *models[MAX_SERVED];
-    const char *names[MAX_SERVED + MAX_ALIASES];
-    size_t n_names;
-    char digests[MAX_SERVED][SHA256_HEX];
+    served_models models;
+    const model_entry *first; /* model to load at the start; NULL: none */
     listeners listeners;
     char answers[PATH_MAX]; /* path of the file that keeps the answer memory */
     tls_files *tls;
@@ -36,96 +33,58 @@ static void log_message(void *user, ag_log_level level, const char *msg) {
     if (level == AG_LOG_WARN || o->verbose) complain("%s", msg);
 }
 
-/* Writes "Qwen3-0.6B-Q8_0" for ".../Qwen3-0.6B-Q8_0.gguf". */
-static void name_model(const char *path, char *name, size_t cap) {
-    size_t n = strlen(path);
-    while (n > 1 && path[n - 1] == '/') n--;
-    size_t begin = n;
-    while (begin && path[begin - 1] != '/') begin--;
-    n -= begin;
-    if (n > 5 && !strncmp(path + begin + n - 5, ".gguf", 5)) n -= 5;
-    snprintf(name, cap, "%.*s", (int)n, path + begin);
-}
-
-/* Finds a template to use instead of the model's own. *out NULL: the model's own. */
-static int find_template(const served_option *m, const char *dir, bool quiet, char **out) {
-    ag_error err;
-    ag_text own = {0};
-    *out = NULL;
-    if (m->template_file) return transcript_template_read(m->template_file, out);
-    const ag_status st = ag_chat_template_load(dir, &own, &err);
-    ag_text_free(&own);
-    if (st != AG_NOT_FOUND) return EXIT_DONE;
-    if (!quiet) complain("%s: no chat template found; chats use a plain text template", dir);
-    *out = strdup(transcript_plain_template());
-    return *out ? EXIT_DONE : complain_no_memory();
-}
-
-static void report_unprobed(const ag_served_model *m, const char *name) {
-    const ag_chat_format *f = ag_served_model_format(m);
-    const char *reason = f ? ag_chat_format_not_probed(f) : NULL;
-    if (reason) complain("%s: chat template: not probed: %s", name, reason);
-}
-
-/* Writes a digest that changes with the file: of path, size and time of change. The file itself is
- * not read. */
-static void make_digest(const char *path, uint64_t n_bytes, char digest[SHA256_HEX]) {
-    char stamp[64];
-    sha256 sum;
-    snprintf(stamp, sizeof stamp, "\n%llu\n%.9f", (unsigned long long)n_bytes,
-             system_change_time(path));
-    sha256_begin(&sum);
-    sha256_add(&sum, path, strlen(path));
-    sha256_add(&sum, stamp, strlen(stamp));
-    sha256_hex(&sum, digest);
-}
-
-static int add_model_at(serving_setup *s, size_t i, const char *dir) {
-    char name[256];
-    char *jinja = NULL;
-    ag_error err;
-    ag_model_info info;
+/* Adds what -m number i names: a model, or a directory of models. *out: the model. */
+static int add_served(serving_setup *s, size_t i, const model_entry **out) {
     serve_options *o = &s->options;
-    const ag_model_params params = model_params(&o->model);
-    if (ag_model_inspect(dir, &params, &info, &err) != AG_OK) return complain_error(&err);
-    int code = head_file_fits(&o->model.eviction.params, &info);
-    if (code != EXIT_DONE) return code;
-    code = find_template(&o->served[i], dir, o->model.quiet, &jinja);
-    if (code != EXIT_DONE) return code;
-    name_model(dir, name, sizeof name);
-    const ag_served_model_params served = {
-        .name = name,
-        .path = dir,
-        .model = params,
-        .session = session_params(&o->model, context_length(&o->model, &info)),
-        .chat_template = jinja,
-    };
-    if (ag_serving_add_model(s->engine, &served, &s->models[i], &err) != AG_OK)
-        code = complain_settings(&err);
-    else s->names[s->n_names++] = ag_served_model_name(s->models[i]);
-    make_digest(dir, info.file_bytes, s->digests[i]);
-    if (code == EXIT_DONE) report_unprobed(s->models[i], name);
-    free(jinja);
+    char *path = NULL;
+    *out = NULL;
+    int code = model_dir_find(o->served[i].path, o->model.quiet, &path);
+    if (code == EXIT_DONE && served_models_is_directory(&s->models, path))
+        code = served_models_add_directory(&s->models, path);
+    else if (code == EXIT_DONE)
+        code = served_models_add(&s->models, path, o->served[i].template_file,
+                                 serve_keep_alive(o, false), out);
+    free(path);
     return code;
 }
 
 static int add_models(serving_setup *s) {
     serve_options *o = &s->options;
-    for (size_t i = 0; i < o->n_served; i++) {
-        char *dir = NULL;
-        int code = model_dir_find(o->served[i].path, o->model.quiet, &dir);
-        if (code == EXIT_DONE) code = add_model_at(s, i, dir);
-        free(dir);
-        if (code != EXIT_DONE) return code;
-    }
-    for (size_t i = 0; i < o->n_aliases; i++) {
-        ag_error err;
+    const model_entry *added[MAX_SERVED] = {NULL};
+    int code =
+        o->serves_store ? served_models_add_directory(&s->models, s->models.store) : EXIT_DONE;
+    for (size_t i = 0; i < o->n_served && code == EXIT_DONE; i++)
+        code = add_served(s, i, &added[i]);
+    for (size_t i = 0; i < o->n_aliases && code == EXIT_DONE; i++) {
         const alias_option *a = &o->aliases[i];
-        if (ag_serving_add_alias(s->engine, s->models[a->model], a->name, &err) != AG_OK)
-            return complain_settings(&err);
-        s->names[s->n_names++] = a->name;
+        if (!added[a->model])
+            return complain_usage(
+                "--alias %s: it must follow the -m of a model, not of a directory", a->name);
+        code = served_models_add_alias(&s->models, added[a->model], a->name);
     }
-    return EXIT_DONE;
+    s->first = added[0];
+    if (code != EXIT_DONE || model_list_find(s->models.list, NULL)) return code;
+    return complain_failure("no model to serve: none of the directory's models loads");
+}
+
+/* Selects the store if it has models and no other model was named, else the bundled model. The
+ * store is the directory of models that was named, if one was. */
+static int find_store(serving_setup *s) {
+    serve_options *o = &s->options;
+    served_models *m = &s->models;
+    model_store store = {.n = 0};
+    m->options = &o->model;
+    m->keep_alive_s = serve_keep_alive(o, true);
+    for (size_t i = 0; i < o->n_served && !m->store[0]; i++)
+        if (o->served[i].path && served_models_is_directory(m, o->served[i].path))
+            snprintf(m->store, sizeof m->store, "%s", o->served[i].path);
+    if (!m->store[0] && !store_locate(m->store)) m->store[0] = '\0';
+    if (o->n_served) return EXIT_DONE;
+    const int code = m->store[0] ? store_open_at(&store, m->store) : EXIT_DONE;
+    for (size_t i = 0; i < store.n; i++) o->serves_store |= !store.entries[i].is_part;
+    store_close(&store);
+    if (!o->serves_store) o->n_served = 1;
+    return code;
 }
 
 /* Called on the engine's thread. */
@@ -158,9 +117,14 @@ static int open_engine(serving_setup *s) {
     }
     o->server.max_running = o->engine.max_running;
     if (ag_serving_create(&o->engine, &s->engine, &err) != AG_OK) return complain_settings(&err);
-    int code = add_models(s);
-    if (code != EXIT_DONE || o->load_later) return code;
-    if (ag_serving_load_model(s->engine, s->models[0], &err) != AG_OK) return complain_error(&err);
+    s->models.engine = s->engine;
+    s->models.list = model_list_create();
+    if (!s->models.list) return complain_no_memory();
+    int code = find_store(s);
+    if (code == EXIT_DONE) code = add_models(s);
+    if (code != EXIT_DONE || o->load_later || !s->first) return code;
+    if (ag_serving_load_model(s->engine, s->first->model, &err) != AG_OK)
+        return complain_error(&err);
     return EXIT_DONE;
 }
 
@@ -204,7 +168,7 @@ static void limit_connections(uint32_t *max_connections) {
 }
 
 int command_serve(int argc, char **argv) {
-    serving_setup s = {.n_names = 0};
+    serving_setup s = {.first = NULL};
     account_install();
     event_set_mem_functions(account_malloc, account_realloc, account_free);
     int code = serve_options_read(&s.options, argc, argv);
@@ -215,13 +179,12 @@ int command_serve(int argc, char **argv) {
     s.options.server.tls = s.tls;
     if (code == EXIT_DONE) code = open_engine(&s);
     if (code == EXIT_DONE) {
-        s.options.server.names = s.names;
-        s.options.server.n_names = s.n_names;
-        s.options.server.digests = (const char(*)[SHA256_HEX])s.digests;
+        s.options.server.models = &s.models;
         code = server_run(&s.options.server, s.engine, &s.listeners);
     }
     listeners_close(&s.listeners);
     ag_serving_destroy(s.engine);
+    model_list_destroy(s.models.list);
     tls_close(s.tls);
     json_decref(s.options.server.template_variables);
     return code;

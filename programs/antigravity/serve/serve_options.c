@@ -5,6 +5,7 @@
 #include "../terminal/output.h"
 #include "system.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -57,6 +58,19 @@ static bool set_template_variables(void *target, const char *value, char *reason
                   value);
 }
 
+static bool set_keep_alive(void *target, const char *value, char *reason) {
+    double *seconds = &((serve_options *)target)->keep_alive_s;
+    if (parse_duration(value, seconds) || parse_real(value, -1, 1e9, seconds, reason)) return true;
+    return reject(reason, "'%.60s' is not a time such as 300, 5m or 1h30m", value);
+}
+
+double serve_keep_alive(const serve_options *o, bool of_directory) {
+    enum { DEFAULT_S = 300 };
+    const double at_once = 1e-3;
+    if (isnan(o->keep_alive_s)) return of_directory ? DEFAULT_S : INFINITY;
+    return o->keep_alive_s < 0 ? INFINITY : fmax(o->keep_alive_s, at_once);
+}
+
 static bool add_origin(void *target, const char *value, char *reason) {
     origin_rules *r = &((serve_options *)target)->server.origins;
     if (r->n_origins == MAX_ORIGINS)
@@ -99,9 +113,10 @@ static const option_def model_rows[] = {
     {.name = "model",
      .letter = 'm',
      CALLS("MODEL", add_served),
-     .help = "GGUF file, Hugging Face directory, or the name of a model that 'antigravity models' "
-             "lists; may be given several times, the first is loaded at once; without it the "
-             "bundled demo model"},
+     .help = "GGUF file, Hugging Face directory, name of a model that 'antigravity models' lists, "
+             "or directory of models, each of which is loaded when a request names it; may be "
+             "given several times, and the first is loaded at once if it is a model; without it "
+             "the models of the store, or if it has none the bundled demo model"},
     {.name = "alias",
      CALLS("NAME", add_alias),
      .help = "another name of the preceding model; may be given several times"},
@@ -118,6 +133,10 @@ static const option_def model_rows[] = {
     {.name = "load-later",
      SETS_FLAG(load_later),
      .help = "load the first model with its first request, too"},
+    {.name = "keep-alive",
+     CALLS("TIME", set_keep_alive),
+     .help = "unload a model this time after its last request: seconds, or 5m, 1h; -1: never "
+             "(default: 5m for models of a directory, never for others)"},
 };
 
 static const option_def config_rows[] = {
@@ -254,6 +273,7 @@ static serve_options defaults(void) {
         .replay = replay_defaults(),
         .host = NULL,
         .port = 8080,
+        .keep_alive_s = NAN,
         .server =
             {
                 .limits =
@@ -315,7 +335,8 @@ static int check(serve_options *o, const command_line *line) {
                 line->operands[0], o->served[0].path);
         o->served[o->n_served++].path = line->operands[0];
     }
-    if (!o->n_served) o->n_served = 1;
+    /* These describe one model: the bundled one. */
+    if (!o->n_served && (o->n_aliases || o->served[0].template_file)) o->n_served = 1;
     if (!o->tls_cert != !o->tls_key)
         return complain_usage("--tls-%s requires --tls-%s", o->tls_cert ? "cert" : "key",
                               o->tls_cert ? "key" : "cert");

@@ -33,8 +33,14 @@ typedef struct serve_options {
     uint32_t port;
     peer_range trusted[MAX_TRUSTED]; /* server.limits points here */
     bool insecure, load_later;
+    bool serves_store;   /* no model was named: those of the store are served */
+    double keep_alive_s; /* NAN: not given; negative: never unload */
     atomic_size_t bytes; /* memory of connections and requests */
 } serve_options;
+
+/* Returns the seconds after which a model without requests is unloaded. of_directory: it was not
+ * named, but is in a directory of models. */
+double serve_keep_alive(const serve_options *o, bool of_directory);
 
 /* Returns OPTIONS_RUN, or an exit code. */
 int serve_options_read(serve_options *o, int argc, char **argv);

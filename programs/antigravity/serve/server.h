@@ -26,17 +26,14 @@ typedef struct server_settings {
     const char *log;      /* NULL: none; "-": standard output */
     bool any_model, share_prefixes;
     json_t *template_variables; /* NULL, or an object: defaults of template variables */
-    const char *const *names;   /* [n_names] of models, aliases included */
-    size_t n_names;
-    const char (
-        *digests)[SHA256_HEX]; /* one for each model, as ag_serving_model_at() orders them */
-    uint64_t memory_limit;     /* bytes, of the engine; 0: none */
-    size_t max_bytes;          /* limit for connections and requests together */
-    atomic_size_t *bytes;      /* resident bytes of connections and requests; the engine reads it */
-    size_t answer_bytes;       /* limit of the answer memory */
-    size_t response_bytes;     /* limit of the store of responses */
-    const char *answers;       /* NULL, or the file that keeps the answer memory */
-    uint32_t max_running;      /* concurrent answers */
+    struct served_models *models;
+    uint64_t memory_limit; /* bytes, of the engine; 0: none */
+    size_t max_bytes;      /* limit for connections and requests together */
+    atomic_size_t *bytes;  /* resident bytes of connections and requests; the engine reads it */
+    size_t answer_bytes;   /* limit of the answer memory */
+    size_t response_bytes; /* limit of the store of responses */
+    const char *answers;   /* NULL, or the file that keeps the answer memory */
+    uint32_t max_running;  /* concurrent answers */
     uint32_t n_workers;
     double prepare_limit_s; /* seconds of processor time to prepare a request */
     uint32_t grace_s;       /* seconds that requests may take after SIGTERM */

@@ -5,6 +5,7 @@
 #include "../terminal/output.h"
 #include "clock.h"
 #include "job/job.h"
+#include "models/served_models.h"
 #include "notify.h"
 #include "request/dispatch.h"
 
@@ -218,10 +219,29 @@ static void close_server(server *s) {
     close_answers(s);
 }
 
+/* Reports where the page is, and the models; of a long list the first names and a number. */
+static void announce_models(const server *s) {
+    enum { MAX_NAMES = 300 };
+    char names[MAX_NAMES + 256] = "", page[200] = "", address[160];
+    size_t n = 0, n_more = 0;
+    const model_list *models = s->settings->models->list;
+    for (const model_entry *e = NULL; (e = model_list_next_shown(models, e));) {
+        if (n < MAX_NAMES)
+            n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", n ? ", " : "", e->name);
+        else n_more++;
+    }
+    if (n_more) snprintf(names + n, sizeof names - n, " and %zu more", n_more);
+    if (s->listeners->n && !listeners_are_local(s->listeners))
+        snprintf(page, sizeof page, "page: %s/; ",
+                 listener_name(s->listeners, 0, address, sizeof address));
+    complain("%smodels: %s", page, names);
+}
+
 static void announce(const server *s) {
     char name[160];
     for (size_t i = 0; i < s->listeners->n; i++)
         complain("listening on %s", listener_name(s->listeners, i, name, sizeof name));
+    if (!s->settings->models->options->quiet) announce_models(s);
     notify_ready();
 }
 

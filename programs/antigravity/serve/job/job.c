@@ -94,6 +94,17 @@ static void set_context_error(const serve_job *job, serve_error *e) {
     e->n_context = context_length(job);
 }
 
+void job_set_load_error(const serve_job *job, double swap_wait_s, serve_error *e) {
+    if (swap_wait_s > 0) {
+        e->status = 503;
+        e->code = "model_busy";
+        e->retry_after_s = (unsigned)ceil(swap_wait_s);
+    } else if (ag_served_model_is_broken(job->model)) {
+        e->status = 500;
+        e->code = "model_broken";
+    }
+}
+
 /* Ends the job after its last prompt. job->status is the result. */
 static void finish_job(serve_job *job) {
     serve_http_request *http = job->http;
@@ -119,6 +130,7 @@ static void finish_job(serve_job *job) {
     }
     reject_status(&e, &job->error);
     if (job->n_too_long) set_context_error(job, &e);
+    if (!job->has_begun) job_set_load_error(job, job->swap_wait_s, &e);
     if (job->status == AG_CANCELLED && http->server->n_stops)
         reject_request(&e, 503, NULL, "the server is shutting down");
     else if (job->status == AG_CANCELLED) reject_request(&e, 504, NULL, "the request timed out");
@@ -181,6 +193,7 @@ static void handle_ended(job_prompt *p, const ag_request_event *e, const ag_erro
     static const ag_error no_memory = {.status = AG_NOMEM, .msg = "out of memory"};
     p->is_running = false;
     job->n_ended++;
+    if (e->swap_wait_s > 0) job->swap_wait_s = e->swap_wait_s;
     if (atomic_load(&p->lost_event)) record_failure(job, AG_NOMEM, &no_memory);
     else if (e->status != AG_OK && !(job->request.one_call && e->status == AG_CANCELLED))
         record_failure(job, e->status, err);

@@ -63,9 +63,10 @@ struct serve_job {
     size_t n_prompts, n_submitted, n_ended;
     answer_reader *readers; /* [n_answers] */
     bool is_listed, has_begun, is_streaming, is_over, is_cancelled;
-    size_t n_too_long; /* tokens of a prompt that exceeds the context, or 0 */
-    double last_write; /* time of the last write to the stream */
-    ag_error error;    /* the first error of a prompt */
+    double swap_wait_s; /* positive: the model may be loaded after this time */
+    size_t n_too_long;  /* tokens of a prompt that exceeds the context, or 0 */
+    double last_write;  /* time of the last write to the stream */
+    ag_error error;     /* the first error of a prompt */
     ag_status status;
 };
 
@@ -82,6 +83,10 @@ void job_free_answers(serve_job *job);
 /* job_settings.c: fills job->params, except for the prompt. constrained: the constraint ends the
  * answer, so the template's stop strings do not apply. */
 bool job_apply_settings(serve_job *job, bool constrained, serve_error *e);
+
+/* Sets the error of a model that cannot be loaded: 503 if it may be after swap_wait_s, 500 if its
+ * files are wrong. */
+void job_set_load_error(const serve_job *job, double swap_wait_s, serve_error *e);
 
 /* job_write.c: passes an event to the protocol if the reply is a stream. */
 void job_write_event(serve_job *job, const serve_event *e);

@@ -405,8 +405,11 @@ static bool load_model(serve_job *job, serve_error *e) {
     ag_error err;
     ag_serving *s = http_serving(job->http);
     const double keep_alive_s = job->request.keep_alive_s;
-    if (keep_alive_s != 0 && ag_serving_load_model(s, job->model, &err) != AG_OK)
-        return reject_status(e, &err);
+    if (keep_alive_s != 0 && ag_serving_load_model(s, job->model, &err) != AG_OK) {
+        reject_status(e, &err);
+        job_set_load_error(job, err.status == AG_BUSY ? ag_serving_swap_wait(s) : 0, e);
+        return false;
+    }
     if (!isnan(keep_alive_s)) ag_serving_keep_alive(s, job->model, keep_alive_s);
     http_reply_json(job->http, 200, job->protocol->reply(&job->view));
     return true;
@@ -424,8 +427,9 @@ static bool prepare_job(serve_job *job, serve_error *e) {
         return false;
     }
     if (r->timeout_s > 0) account_limit_deadline(job->http->began + r->timeout_s);
-    job->model = http_model(job->http, r->model, e);
-    if (!job->model) return false;
+    const model_entry *entry = http_model_entry(job->http, r->model, e);
+    if (!entry) return false;
+    job->model = entry->model;
     if (r->stream && !job->protocol->stream_type)
         return reject_field(e, "stream", "this endpoint does not stream");
     if (!r->n || r->n > JOB_MAX_ANSWERS)

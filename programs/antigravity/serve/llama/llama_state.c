@@ -19,7 +19,12 @@ static json_t *policy_names(void) {
 }
 
 static void reply_props(serve_http_request *http) {
-    const ag_served_model *m = ag_serving_model(http_serving(http), NULL);
+    serve_error e;
+    const ag_served_model *m = http_model(http, NULL, &e);
+    if (!m) {
+        http_reply_error(http, &e);
+        return;
+    }
     const char *name = ag_served_model_name(m);
     http_reply_json(
         http, 200,
@@ -44,8 +49,12 @@ static void reply_slots(serve_http_request *http) {
     serve_error e;
     ag_serving_get_stats(http_serving(http), &s);
     const uint32_t n = http->server->settings->max_running;
-    const ag_session_params *p =
-        ag_served_model_session(ag_serving_model(http_serving(http), NULL));
+    const ag_served_model *m = http_model(http, NULL, &e);
+    if (!m) {
+        http_reply_error(http, &e);
+        return;
+    }
+    const ag_session_params *p = ag_served_model_session(m);
     if (s.n_running >= n && strstr(http_query(http), "fail_on_no_slot=1")) {
         reject_request(&e, 503, NULL, "all %u slots are busy", n);
         http_reply_error(http, &e);
@@ -62,7 +71,7 @@ static void reply_slots(serve_http_request *http) {
 }
 
 const serve_route llama_state_routes[] = {
-    {"GET", "/props", .handle = reply_props},
-    {"GET", "/slots", .handle = reply_slots},
+    {"GET", "/props", .handle = reply_props, .model_optional = true},
+    {"GET", "/slots", .handle = reply_slots, .model_optional = true},
     {0},
 };

@@ -21,8 +21,6 @@ bool ollama_read_message(const json_t *message, ollama_counts *before, serve_req
                          serve_error *e);
 /* Reads "model" or "name"; *name stays NULL if both are missing or empty. */
 bool ollama_read_name(const json_t *body, const char **name, serve_error *e);
-/* Returns a copy of the name without a ":latest" that no model has; NULL without memory. */
-char *ollama_model_name(const serve_http_request *http, const char *name);
 
 json_t *ollama_error(const serve_error *e); /* {"error": TEXT} */
 /* reply() and event() of the protocols. */

@@ -3,7 +3,6 @@
 #include "../../support/json_out.h"
 #include "../job/infill.h"
 #include "../system.h"
-#include "../threads/account.h"
 #include "ollama.h"
 
 #include <antigravity/serving.h>
@@ -39,36 +38,31 @@ static uint32_t context_length(const ag_served_model *m) {
 }
 
 /* Returns the name with a tag, as clients expect it. */
-static json_t *tagged_name(const ag_served_model *m) {
-    const char *name = ag_served_model_name(m);
-    return json_sprintf("%s%s", name, strchr(name, ':') ? "" : ":latest");
+static json_t *tagged_name(const model_entry *e) {
+    return json_sprintf("%s%s", e->name, strchr(e->name, ':') ? "" : ":latest");
 }
 
-static json_t *model_entry(const serve_http_request *http, size_t i) {
-    const ag_served_model *m = ag_serving_model_at(http_serving(http), i);
-    const ag_model_info *info = ag_served_model_info(m);
-    char started[32];
-    ollama_time(started, (double)http_server_started(http));
+static json_t *describe_entry(const model_entry *e) {
+    const ag_model_info *info = ag_served_model_info(e->model);
+    char changed[32];
+    ollama_time(changed, e->changed_at);
     const json_field fields[] = {
-        {"name", tagged_name(m)},
-        {"model", tagged_name(m)},
-        {"modified_at", json_string(started)},
+        {"name", tagged_name(e)},
+        {"model", tagged_name(e)},
+        {"modified_at", json_string(changed)},
         {"size", json_integer(info->file_bytes)},
-        {"digest", json_string(http_model_digest(http, i))},
+        {"digest", json_string(e->digest)},
         {"details", model_details(info)},
-        {"context_length", json_integer(context_length(m))},
+        {"context_length", json_integer(context_length(e->model))},
     };
     return JSON_FIELDS(fields);
 }
 
-static const ag_served_model *model_at(const serve_http_request *http, size_t i) {
-    return ag_serving_model_at(http_serving(http), i);
-}
-
 void ollama_tags(serve_http_request *http) {
     json_t *list = json_array();
-    for (size_t i = 0; list && i < ag_serving_n_models(http_serving(http)); i++)
-        json_append(&list, model_entry(http, i));
+    const model_list *models = http_models(http);
+    for (const model_entry *e = NULL; list && (e = model_list_next_shown(models, e));)
+        json_append(&list, describe_entry(e));
     http_reply_json(http, 200, JSON_OBJECT({"models", list}));
 }
 
@@ -80,10 +74,10 @@ static json_t *expiry_time(const ag_served_model *m) {
     return json_string(text);
 }
 
-static json_t *loaded_entry(const serve_http_request *http, size_t i) {
+static json_t *loaded_entry(const serve_http_request *http, const model_entry *e) {
     ag_serving_stats stats;
-    const ag_served_model *m = model_at(http, i);
-    json_t *entry = model_entry(http, i);
+    const ag_served_model *m = e->model;
+    json_t *entry = describe_entry(e);
     ag_serving_get_stats(http_serving(http), &stats);
     const uint64_t on_device = stats.device_bytes ? ag_served_model_info(m)->file_bytes : 0;
     if (json_object_set_new(entry, "expires_at", expiry_time(m)) == 0 &&
@@ -95,8 +89,10 @@ static json_t *loaded_entry(const serve_http_request *http, size_t i) {
 
 void ollama_ps(serve_http_request *http) {
     json_t *list = json_array();
-    for (size_t i = 0; list && i < ag_serving_n_models(http_serving(http)); i++)
-        if (ag_served_model_is_loaded(model_at(http, i))) json_append(&list, loaded_entry(http, i));
+    const model_list *models = http_models(http);
+    for (const model_entry *e = NULL; list && (e = model_list_next_shown(models, e));)
+        if (e->kind == MODEL_FILE && ag_served_model_is_loaded(e->model))
+            json_append(&list, loaded_entry(http, e));
     http_reply_json(http, 200, JSON_OBJECT({"models", list}));
 }
 
@@ -146,35 +142,28 @@ static json_t *model_info(const ag_served_model *m) {
 }
 
 /* Returns the model that the body names, or NULL with *e. */
-static const ag_served_model *named_model(const serve_http_request *http, serve_error *e) {
+static const model_entry *named_model(const serve_http_request *http, serve_error *e) {
     const char *name = NULL;
-    const json_t *body = http_body(http);
-    if (!ollama_read_name(body, &name, e)) return NULL;
-    char *known = name ? ollama_model_name(http, name) : NULL;
-    const ag_served_model *m = NULL;
-    if (name && !known) reject_no_memory(e);
-    else m = http_model(http, known, e);
-    account_free(known);
-    return m;
+    return ollama_read_name(http_body(http), &name, e) ? http_model_entry(http, name, e) : NULL;
 }
 
 void ollama_show(serve_http_request *http) {
-    serve_error e;
-    const ag_served_model *m = named_model(http, &e);
-    if (!m) {
-        http_reply_error(http, &e);
+    serve_error error;
+    const model_entry *e = named_model(http, &error);
+    if (!e) {
+        http_reply_error(http, &error);
         return;
     }
-    char started[32];
-    ollama_time(started, (double)http_server_started(http));
+    char changed[32];
+    ollama_time(changed, e->changed_at);
     const json_field fields[] = {
         {"modelfile", json_string("")},
         {"parameters", json_string("")},
         {"template", json_string("")},
-        {"modified_at", json_string(started)},
-        {"details", model_details(ag_served_model_info(m))},
-        {"model_info", model_info(m)},
-        {"capabilities", capability_list(m)},
+        {"modified_at", json_string(changed)},
+        {"details", model_details(ag_served_model_info(e->model))},
+        {"model_info", model_info(e->model)},
+        {"capabilities", capability_list(e->model)},
     };
     http_reply_json(http, 200, JSON_FIELDS(fields));
 }

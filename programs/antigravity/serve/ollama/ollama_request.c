@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parsers of ollama's requests. */
+#include "../../options/numbers.h"
 #include "../protocol/fields.h"
 #include "../protocol/messages.h"
 #include "../threads/account.h"
@@ -11,16 +12,6 @@
 #include <string.h>
 
 enum { MAX_STOPS = 64, MAX_INPUTS = 2048 };
-
-char *ollama_model_name(const serve_http_request *http, const char *name) {
-    static const char tag[] = ":latest";
-    size_t len = strlen(name), n = sizeof tag - 1;
-    char *copy = account_strdup(name);
-    if (copy && len > n && strcmp(name + len - n, tag) == 0 &&
-        !ag_serving_model(http_serving(http), name))
-        copy[len - n] = 0;
-    return copy;
-}
 
 bool ollama_read_name(const json_t *body, const char **name, serve_error *e) {
     /* Clients send both, and one of them is empty. */
@@ -36,35 +27,8 @@ static bool read_model(const json_t *body, serve_request *r, serve_error *e) {
     const char *name = NULL;
     if (!ollama_read_name(body, &name, e)) return false;
     if (!name) return true;
-    r->model = ollama_model_name(r->http, name);
+    r->model = account_strdup(name);
     return r->model || reject_no_memory(e);
-}
-
-/* Reads a duration as Go writes it: "1h30m", "-1ms". Fails unless all of the text is one. */
-static bool parse_duration(const char *text, double *seconds) {
-    static const struct {
-        const char *name; /* a name that begins with another one comes first */
-        double seconds;
-    } units[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}};
-    const bool is_negative = *text == '-';
-    double sum = 0;
-    text += *text == '-' || *text == '+';
-    if (!strcmp(text, "0")) text = "0s";
-    if (!*text) return false;
-    while (*text) {
-        char *end;
-        size_t i = 0;
-        if (!strchr("0123456789.", *text)) return false;
-        const double n = strtod(text, &end);
-        while (i < sizeof units / sizeof units[0] &&
-               strncmp(end, units[i].name, strlen(units[i].name)) != 0)
-            i++;
-        if (end == text || i == sizeof units / sizeof units[0]) return false;
-        sum += n * units[i].seconds;
-        text = end + strlen(units[i].name);
-    }
-    *seconds = is_negative ? -sum : sum;
-    return true;
 }
 
 /* Reads seconds, or a duration. A negative value means no limit. */

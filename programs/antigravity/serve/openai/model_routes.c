@@ -9,13 +9,11 @@
 
 /* Returns the other names of the model. */
 static json_t *alias_list(const serve_http_request *http, const ag_served_model *m) {
-    size_t n;
-    const char *const *names = http_model_names(http, &n);
     json_t *list = json_array();
-    for (size_t i = 0; list && i < n; i++)
-        if (ag_serving_model(http_serving(http), names[i]) == m &&
-            strcmp(names[i], ag_served_model_name(m)) != 0)
-            json_append(&list, json_text(names[i], strlen(names[i])));
+    const model_list *models = http_models(http);
+    for (const model_entry *e = NULL; list && (e = model_list_next(models, e));)
+        if (e->kind == MODEL_ALIAS && e->model == m)
+            json_append(&list, json_text(e->name, strlen(e->name)));
     return list;
 }
 
@@ -28,11 +26,11 @@ static json_t *anthropic_model(const serve_http_request *http, const char *name)
                        {"created_at", json_string(started)});
 }
 
-static json_t *model_object(const serve_http_request *http, const char *name) {
+static json_t *model_object(const serve_http_request *http, const model_entry *e,
+                            const char *name) {
     if (http_is_anthropic(http)) return anthropic_model(http, name);
-    const ag_served_model *m = ag_serving_model(http_serving(http), name);
-    const ag_model_info *info = ag_served_model_info(m);
-    const ag_session_params *session = ag_served_model_session(m);
+    const ag_model_info *info = ag_served_model_info(e->model);
+    const ag_session_params *session = ag_served_model_session(e->model);
     const json_field fields[] = {
         {"id", json_text(name, strlen(name))},
         {"object", json_string("model")},
@@ -41,7 +39,7 @@ static json_t *model_object(const serve_http_request *http, const char *name) {
         /* Clients read the context size under either name. */
         {"context_length", json_integer(session->max_seq_len)},
         {"max_model_len", json_integer(session->max_seq_len)},
-        {"aliases", alias_list(http, m)},
+        {"aliases", alias_list(http, e->model)},
         {"meta", JSON_OBJECT({"n_vocab", json_integer(info->n_vocab)},
                              {"n_ctx_train", json_integer(info->max_positions)},
                              {"n_embd", json_integer(info->hidden_size)})},
@@ -49,19 +47,23 @@ static json_t *model_object(const serve_http_request *http, const char *name) {
     return JSON_FIELDS(fields);
 }
 
+/* Returns the name as JSON, null without an entry. */
+static json_t *name_of(const model_entry *e) {
+    return e ? json_text(e->name, strlen(e->name)) : json_null();
+}
+
 static void list_models(serve_http_request *http) {
-    ag_serving *s = http_serving(http);
-    const size_t n = ag_serving_n_models(s);
+    const model_list *models = http_models(http);
+    const model_entry *first = model_list_next_shown(models, NULL), *last = NULL;
     json_t *data = json_array();
-    for (size_t i = 0; data && i < n; i++)
-        json_append(&data, model_object(http, ag_served_model_name(ag_serving_model_at(s, i))));
+    for (const model_entry *e = first; data && e; e = model_list_next_shown(models, e)) {
+        json_append(&data, model_object(http, e, e->name));
+        last = e;
+    }
     if (http_is_anthropic(http)) {
-        const char *first = ag_served_model_name(ag_serving_model_at(s, 0)),
-                   *last = ag_served_model_name(ag_serving_model_at(s, n - 1));
         http_reply_json(http, 200,
                         JSON_OBJECT({"data", data}, {"has_more", json_false()},
-                                    {"first_id", json_text(first, strlen(first))},
-                                    {"last_id", json_text(last, strlen(last))}));
+                                    {"first_id", name_of(first)}, {"last_id", name_of(last)}));
         return;
     }
     http_reply_json(http, 200, JSON_OBJECT({"object", json_string("list")}, {"data", data}));
@@ -70,14 +72,14 @@ static void list_models(serve_http_request *http) {
 static void show_model(serve_http_request *http) {
     serve_error e;
     const char *name = http_path_tail(http);
-    if (!ag_serving_model(http_serving(http), name)) {
-        reject_request(&e, 404, "model", "model '%.200s' not found; /v1/models lists the models",
-                       name);
-        e.code = "model_not_found";
-        http_reply_error(http, &e);
+    const model_entry *found = model_list_find(http_models(http), name);
+    if (found) {
+        http_reply_json(http, 200, model_object(http, found, name));
         return;
     }
-    http_reply_json(http, 200, model_object(http, name));
+    reject_request(&e, 404, "model", "model '%.200s' not found; /v1/models lists the models", name);
+    e.code = "model_not_found";
+    http_reply_error(http, &e);
 }
 
 const serve_route model_routes[] = {

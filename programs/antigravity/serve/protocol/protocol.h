@@ -24,6 +24,7 @@ typedef struct serve_error {
     const char *code;           /* NULL, or OpenAI's "code": "model_not_found" */
     char param[64];             /* the invalid field; "": none */
     size_t n_prompt, n_context; /* tokens, if the prompt is too long; else 0 */
+    unsigned retry_after_s;     /* seconds that a 429 or 503 names; 0: 1 */
     char text[512];             /* one line of UTF-8 */
 } serve_error;
 

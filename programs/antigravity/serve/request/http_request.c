@@ -2,6 +2,7 @@
 #include "http_request.h"
 
 #include "../anthropic/anthropic.h"
+#include "../models/served_models.h"
 #include "../threads/account.h"
 
 #include <stdio.h>
@@ -48,29 +49,31 @@ struct response_store *http_responses(const serve_http_request *http) {
     return http->server->responses;
 }
 ag_serving *http_serving(const serve_http_request *http) { return http->server->engine; }
-const char *const *http_model_names(const serve_http_request *http, size_t *n) {
-    *n = http->server->settings->n_names;
-    return http->server->settings->names;
-}
-const char *http_model_digest(const serve_http_request *http, size_t i) {
-    return http->server->settings->digests[i];
+model_list *http_models(const serve_http_request *http) {
+    return http->server->settings->models->list;
 }
 int64_t http_server_started(const serve_http_request *http) { return http->server->started; }
 
-ag_served_model *http_model(const serve_http_request *http, const char *name, serve_error *e) {
-    server *s = http->server;
+const model_entry *http_model_entry(const serve_http_request *http, const char *name,
+                                    serve_error *e) {
+    const model_list *models = http_models(http);
     if (!name && !http->route->model_optional) {
         reject_field(e, "model", "missing");
         return NULL;
     }
-    ag_served_model *model = ag_serving_model(s->engine, name);
-    if (!model && s->settings->any_model) model = ag_serving_model(s->engine, NULL);
-    if (!model) {
+    const model_entry *found = model_list_find(models, name);
+    if (!found && http->server->settings->any_model) found = model_list_find(models, NULL);
+    if (!found) {
         reject_request(e, 404, "model", "model '%.200s' not found; /v1/models lists the models",
-                       name);
+                       name ? name : "");
         e->code = "model_not_found";
     }
-    return model;
+    return found;
+}
+
+ag_served_model *http_model(const serve_http_request *http, const char *name, serve_error *e) {
+    const model_entry *found = http_model_entry(http, name, e);
+    return found ? found->model : NULL;
 }
 
 /* ---- replies ---- */
@@ -113,6 +116,7 @@ void http_reply_error(serve_http_request *http, const serve_error *e) {
     account *previous = account_enter(NULL); /* the account may have no memory left */
     http_reply_json(http, e->status, shape(e));
     account_enter(previous);
+    http->retry_after_s = e->retry_after_s;
     snprintf(http->error, sizeof http->error, "%d%s%s", e->status, e->param[0] ? " " : "",
              e->param);
 }
@@ -128,7 +132,8 @@ void http_send_reply(serve_http_request *http) {
     if (http->status == 401)
         n += snprintf(headers + n, sizeof headers - (size_t)n, "WWW-Authenticate: Bearer\r\n");
     if (http->error[0] && (http->status == 503 || http->status == 429))
-        snprintf(headers + n, sizeof headers - (size_t)n, "Retry-After: 1\r\n");
+        snprintf(headers + n, sizeof headers - (size_t)n, "Retry-After: %u\r\n",
+                 http->retry_after_s ? http->retry_after_s : 1);
     /* An error is sent even if the account has no memory left. */
     account *previous = account_enter(http->status >= 400 ? NULL : http->account);
     connection_reply(http->connection, http->status ? http->status : 500, http->type, headers,

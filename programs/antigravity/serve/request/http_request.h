@@ -34,7 +34,8 @@ struct serve_http_request {
 
     serve_job *job; /* NULL: the model is not used */
     char error[96];
-    char ignored[256]; /* members of the body that were not read: "user, metadata" */
+    unsigned retry_after_s; /* seconds that an error names; 0: 1 */
+    char ignored[256];      /* members of the body that were not read: "user, metadata" */
     size_t n_sent;
     bool complete;
 };

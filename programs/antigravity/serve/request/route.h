@@ -3,6 +3,7 @@
 #ifndef ANTIGRAVITY_SERVE_REQUEST_ROUTE_H
 #define ANTIGRAVITY_SERVE_REQUEST_ROUTE_H
 
+#include "../models/model_list.h"
 #include "../protocol/protocol.h"
 
 #include <antigravity/serving.h>
@@ -48,10 +49,11 @@ ag_serving *http_serving(const serve_http_request *http);
 /* Returns the model of that name; NULL: the first one if the route allows that. Returns NULL with
  * *e if there is no such model (404) or a name is required (400). */
 ag_served_model *http_model(const serve_http_request *http, const char *name, serve_error *e);
-/* Returns all model names, aliases included. */
-const char *const *http_model_names(const serve_http_request *http, size_t *n);
-/* Returns the digest of a model, 64 hexadecimal digits. i: as of ag_serving_model_at(). */
-const char *http_model_digest(const serve_http_request *http, size_t i);
+/* Does the same for the model's entry in the list. */
+const model_entry *http_model_entry(const serve_http_request *http, const char *name,
+                                    serve_error *e);
+/* Returns the list of models. */
+model_list *http_models(const serve_http_request *http);
 /* Returns the store of responses. */
 struct response_store *http_responses(const serve_http_request *http);
 int64_t http_server_started(const serve_http_request *http); /* seconds since 1970 */
