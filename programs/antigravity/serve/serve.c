@@ -209,6 +209,8 @@ int command_serve(int argc, char **argv) {
     event_set_mem_functions(account_malloc, account_realloc, account_free);
     int code = serve_options_read(&s.options, argc, argv);
     if (code != OPTIONS_RUN) return code;
+    serve_presets *presets = serve_presets_read();
+    s.options.server.presets = presets;
     system_limit_heap();
     limit_connections(&s.options.server.limits.max_connections);
     code = open_sockets(&s);
@@ -224,5 +226,6 @@ int command_serve(int argc, char **argv) {
     ag_serving_destroy(s.engine);
     tls_close(s.tls);
     json_decref(s.options.server.template_variables);
+    serve_presets_free(presets);
     return code;
 }

@@ -6,6 +6,7 @@
 #include "http/connection.h"
 #include "http/listener.h"
 #include "job/answer_memory.h"
+#include "job/presets.h"
 #include "openai/response_store.h"
 #include "request/access_log.h"
 #include "request/api_keys.h"
@@ -25,8 +26,9 @@ typedef struct server_settings {
     tls_files *tls;       /* NULL: none */
     const char *log;      /* NULL: none; "-": standard output */
     bool any_model, share_prefixes;
-    json_t *template_variables; /* NULL, or an object: defaults of template variables */
-    const char *const *names;   /* [n_names] of models, aliases included */
+    const serve_presets *presets; /* may be NULL */
+    json_t *template_variables;   /* NULL, or an object: defaults of template variables */
+    const char *const *names;     /* [n_names] of models, aliases included */
     size_t n_names;
     const char (
         *digests)[SHA256_HEX]; /* one for each model, as ag_serving_model_at() orders them */
