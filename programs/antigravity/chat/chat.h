@@ -72,6 +72,9 @@ typedef struct chat {
 /* Returns OPTIONS_RUN or an exit code. `model` replaces the library's sampling defaults; may be
  * NULL. */
 int chat_parse(chat_options *o, int argc, char **argv, const ag_sampler_params *model);
+/* Reads a preset alone: sampling as sampling_options_unset(), types of the cache AG_DTYPE_COUNT,
+ * policy NULL, max_tokens -1 where it sets none. Returns false after reporting a fault. */
+bool chat_read_preset(chat_options *o, const char *path);
 void chat_options_free(chat_options *o);
 /* Sets a setting of the running conversation if the model's sampler accepts it. On false nothing
  * changes, and the reason is in message[MESSAGE_SIZE]. */

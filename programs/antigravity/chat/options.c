@@ -145,6 +145,16 @@ int chat_parse(chat_options *o, int argc, char **argv, const ag_sampler_params *
     return code == EXIT_DONE ? OPTIONS_RUN : code;
 }
 
+bool chat_read_preset(chat_options *o, const char *path) {
+    *o = defaults(NULL);
+    o->sampling = sampling_options_unset();
+    o->max_tokens = -1;
+    o->model.k_type = o->model.v_type = AG_DTYPE_COUNT;
+    o->model.eviction.params.policy = NULL;
+    const command_line line = make_line(o);
+    return options_read_file(&line, path) == OPTIONS_RUN;
+}
+
 void chat_options_free(chat_options *o) {
     sampling_options_free(&o->sampling);
     constraint_options_free(&o->constraint);

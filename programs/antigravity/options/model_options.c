@@ -24,17 +24,18 @@ model_options model_options_defaults(void) {
     };
 }
 
-/* Static: a process has one list of tensor types. */
-static char tensor_patterns[MAX_TENSOR_TYPES][64];
+/* Patterns of all lists, which presets and repeated parsing add to. */
+static char tensor_patterns[8 * MAX_TENSOR_TYPES][64];
+static size_t n_tensor_patterns;
 
 bool tensor_types_add(tensor_types *list, const char *value, char *message) {
     for (const char *at = value; *at;) {
         const size_t n = strcspn(at, ","), name = strcspn(at, "=,");
         char type[16];
-        if (list->n == MAX_TENSOR_TYPES)
+        if (list->n == MAX_TENSOR_TYPES || n_tensor_patterns == 8 * MAX_TENSOR_TYPES)
             return reject(message, "too many: at most %d", MAX_TENSOR_TYPES);
         ag_tensor_type *t = &list->v[list->n];
-        char *pattern = tensor_patterns[list->n];
+        char *pattern = tensor_patterns[n_tensor_patterns];
         snprintf(type, sizeof type, "%.*s", name < n ? (int)(n - name - 1) : 0, at + name + 1);
         if (!name || name >= sizeof tensor_patterns[0] || !ag_dtype_parse(type, &t->type) ||
             !ag_dtype_may_be(t->type, AG_DTYPE_WEIGHT)) {
@@ -45,6 +46,7 @@ bool tensor_types_add(tensor_types *list, const char *value, char *message) {
         snprintf(pattern, sizeof tensor_patterns[0], "%.*s", (int)name, at);
         t->pattern = pattern;
         list->n++;
+        n_tensor_patterns++;
         at += n + (at[n] == ',');
     }
     return true;

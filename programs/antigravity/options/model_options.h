@@ -14,8 +14,7 @@ typedef struct tensor_types {
     size_t n;
 } tensor_types;
 
-/* Adds "ffn_down=q6_k" or several, separated by commas. The patterns are static: only one list per
- * process. */
+/* Adds "ffn_down=q6_k" or several, separated by commas. The patterns are static. */
 bool tensor_types_add(tensor_types *list, const char *value, char *message);
 
 typedef struct model_options {

@@ -36,6 +36,27 @@ sampling_options sampling_options_defaults(void) {
     };
 }
 
+sampling_options sampling_options_unset(void) {
+    return (sampling_options){
+        .temperature = NAN,
+        .dynamic_range = NAN,
+        .dynamic_exponent = NAN,
+        .top_n_sigma = NAN,
+        .typical_p = NAN,
+        .top_p = NAN,
+        .min_p = NAN,
+        .xtc_probability = NAN,
+        .xtc_threshold = NAN,
+        .presence_penalty = NAN,
+        .frequency_penalty = NAN,
+        .dry_multiplier = NAN,
+        .dry_base = NAN,
+        .top_k = UINT32_MAX,
+        .repetition_window = SAMPLING_UNSET,
+        .dry_window = SAMPLING_UNSET,
+    };
+}
+
 void sampling_options_free(sampling_options *o) {
     free(o->bias);
     o->bias = NULL;

@@ -30,6 +30,10 @@ typedef struct sampling_options {
 } sampling_options;
 
 sampling_options sampling_options_defaults(void);
+/* Returns options whose values are unset: NAN; SAMPLING_UNSET for windows, UINT32_MAX for top_k and
+ * 0 for dry_allowed_length. */
+sampling_options sampling_options_unset(void);
+#define SAMPLING_UNSET INT64_MIN
 void sampling_options_free(sampling_options *o);
 option_group sampling_group(sampling_options *o);
 

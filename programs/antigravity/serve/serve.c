@@ -173,6 +173,8 @@ int command_serve(int argc, char **argv) {
     event_set_mem_functions(account_malloc, account_realloc, account_free);
     int code = serve_options_read(&s.options, argc, argv);
     if (code != OPTIONS_RUN) return code;
+    serve_presets *presets = serve_presets_read();
+    s.options.server.presets = presets;
     system_limit_heap();
     limit_connections(&s.options.server.limits.max_connections);
     code = open_sockets(&s);
@@ -187,5 +189,6 @@ int command_serve(int argc, char **argv) {
     model_list_destroy(s.models.list);
     tls_close(s.tls);
     json_decref(s.options.server.template_variables);
+    serve_presets_free(presets);
     return code;
 }

@@ -6,6 +6,7 @@
 #include "http/connection.h"
 #include "http/listener.h"
 #include "job/answer_memory.h"
+#include "job/presets.h"
 #include "openai/response_store.h"
 #include "request/access_log.h"
 #include "request/api_keys.h"
@@ -25,7 +26,8 @@ typedef struct server_settings {
     tls_files *tls;       /* NULL: none */
     const char *log;      /* NULL: none; "-": standard output */
     bool any_model, share_prefixes;
-    json_t *template_variables; /* NULL, or an object: defaults of template variables */
+    const serve_presets *presets; /* may be NULL */
+    json_t *template_variables;   /* NULL, or an object: defaults of template variables */
     struct served_models *models;
     uint64_t memory_limit; /* bytes, of the engine; 0: none */
     size_t max_bytes;      /* limit for connections and requests together */

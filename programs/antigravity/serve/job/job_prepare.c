@@ -426,6 +426,7 @@ static bool prepare_job(serve_job *job, serve_error *e) {
         job->http->ignored[0] = '\0';
         return false;
     }
+    if (!serve_presets_apply(job->http->server->settings->presets, r, e)) return false;
     if (r->timeout_s > 0) account_limit_deadline(job->http->began + r->timeout_s);
     const model_entry *entry = http_model_entry(job->http, r->model, e);
     if (!entry) return false;

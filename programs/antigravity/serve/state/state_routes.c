@@ -64,7 +64,15 @@ static void reply_kv(serve_http_request *http) {
                                                        {"peak", json_integer(s.memory_peak)})}));
 }
 
+/* ---- /presets ---- */
+
+static void reply_presets(serve_http_request *http) {
+    http_reply_json(http, 200,
+                    JSON_OBJECT({"data", serve_presets_list(http->server->settings->presets)}));
+}
+
 const serve_route state_routes[] = {
+    {"GET", "/presets", .handle = reply_presets},
     {"GET", "/health", .handle = reply_health, .is_public = true},
     {"GET", "/v1/health", .handle = reply_health, .is_public = true},
     {"GET", "/v1/kv", .handle = reply_kv},
