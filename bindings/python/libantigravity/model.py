@@ -203,13 +203,17 @@ class Model:
     def _rewinder(self, session: Session, ids: list[int]) -> Callable[[], Sequence[int]]:
         """Return a function that prepares a session for a prompt and returns what it must consume.
 
-        Tokens that the session has consumed at the start of the prompt stay in its cache.
+        A prompt that continues the last one, as the next turn of a chat does, keeps its tokens in the
+        cache. Other prompts start again, so that equal calls give equal texts: a token that is computed
+        among others differs by rounding.
         """
 
         def rewind() -> Sequence[int]:
             common, end = 0, min(len(session._ids), len(ids) - 1)
             while common < end and session._ids[common] == ids[common]:
                 common += 1
+            if common < session._prompt_end:
+                common = 0
             pointer = session._pointer
             try:
                 call(lib.ag_session_truncate, pointer, common)
@@ -218,6 +222,7 @@ class Model:
                 lib.ag_session_reset(pointer)
             del session._ids[common:]
             session._unfed = None
+            session._prompt_end = len(ids)
             return ids[common:]
 
         return rewind
