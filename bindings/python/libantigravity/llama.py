@@ -231,7 +231,7 @@ class Llama:
 
     def reset(self) -> None:
         """Forget the tokens that the last call left in the cache."""
-        self._model._free_session = None
+        self._model._free_sessions.clear()
 
     def close(self) -> None:
         self._model.close()
