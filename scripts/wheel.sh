@@ -54,6 +54,34 @@ pack_arch() {
     say "$wheel"
 }
 
+# check_arch ARCH: the program tells a story, on an old processor too where an emulator is here; Python loads the library.
+check_arch() {
+    local root=build/wheel/$1/installed tell emulators=() emulator
+    rm -rf "$root"
+    "$tools/bin/python" -m zipfile -e dist/libantigravity-*"_$1.whl" "$root"
+    mkdir "$root/bin"
+    mv "$root"/*.data/scripts/antigravity "$root/bin/" && mv "$root"/*.data/data/share "$root/"
+    chmod +x "$root/bin/antigravity"
+    tell=("$root/bin/antigravity" generate -q -p 'Once upon a time' -n 12 --temperature 0)
+    if [ "$1" = "$(uname -m)" ]; then
+        emulators=('')
+        PYTHONPATH=$root quietly "wheel-$1-import" "$tools/bin/python" -c \
+            'import libantigravity as ag; assert ag.Model().generate("Once upon a time", max_tokens=8).text()'
+    fi
+    if command -v "qemu-$1-static" >/dev/null; then
+        case $1 in
+        x86_64) emulators+=('qemu-x86_64-static -cpu Nehalem' 'qemu-x86_64-static -cpu Haswell') ;;
+        *) emulators+=("qemu-$1-static -L /usr/$1-linux-gnu") ;;
+        esac
+    fi
+    for emulator in "${emulators[@]}"; do
+        # shellcheck disable=SC2086 # The emulator and its options are words.
+        quietly "wheel-$1-run" $emulator "${tell[@]}"
+        grep -q 'a little girl named Lily' "build/log/wheel-$1-run.log" ||
+            die "the program of the wheel for $1 does not tell its story: $emulator ${tell[*]}"
+    done
+}
+
 arches=("$@")
 [ $# -gt 0 ] || arches=("$(uname -m)")
 export PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -63,4 +91,5 @@ for arch in "${arches[@]}"; do
     say "Building libantigravity for $arch"
     build_arch "$arch"
     pack_arch "$arch"
+    check_arch "$arch"
 done

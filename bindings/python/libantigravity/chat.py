@@ -71,8 +71,7 @@ class Conversation:
 
     def _constrain_calls(self, model: Model) -> Any:
         vocabulary = model._vocabulary()
-        limits = ffi.new("ag_constraint_params *")
-        limits[0] = lib.ag_constraint_defaults(lib.AG_CONSTRAINT_GRAMMAR)
+        limits = constraints.make_params(lib.AG_CONSTRAINT_GRAMMAR)
         flags = lib.AG_CHAT_SEVERAL_CALLS
         constraint = create(
             lib.ag_chat_constrain_calls,
@@ -164,6 +163,10 @@ class Answer:
             "created": int(time.time()),
             "model": model.name,
         }
+
+    def cancel(self) -> None:
+        """Stop the work."""
+        self._generation.cancel()
 
     def _finish_reason(self) -> str:
         if self._conversation.n_calls:

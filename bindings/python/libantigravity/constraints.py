@@ -13,6 +13,14 @@ from ._native import call, create, ffi, lib
 Format = Mapping[str, Any]
 
 
+def make_params(kind: int) -> Any:
+    """Return ag_constraint_params. Objects have only the properties that their schema names, as in the program."""
+    params = ffi.new("ag_constraint_params *")
+    params[0] = lib.ag_constraint_defaults(kind)
+    params.closed_objects = True
+    return params
+
+
 class Vocabulary:
     """An ag_constraint_vocab: a tokenizer prepared for constraints."""
 
@@ -32,8 +40,7 @@ class Vocabulary:
 
     def constraint(self, kind: int, text: str = "", choices: list[str] | None = None) -> Any:
         """Return an ag_constraint, which is destroyed with the returned object."""
-        params = ffi.new("ag_constraint_params *")
-        params[0] = lib.ag_constraint_defaults(kind)
+        params = make_params(kind)
         encoded = ffi.from_buffer("char[]", text.encode())
         params.text, params.len = encoded, len(text.encode())
         texts = [ffi.new("char[]", c.encode()) for c in choices or []]

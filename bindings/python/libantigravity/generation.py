@@ -126,6 +126,10 @@ class Generation(Iterator[str]):
         """Statistics. Waits for the end of the generation."""
         return self._job.wait()
 
+    def cancel(self) -> None:
+        """Stop the work within one layer, without waiting for its end."""
+        self._job.cancel()
+
     def close(self) -> None:
         """Stop the work and wait until it has ended."""
         self._job.cancel()

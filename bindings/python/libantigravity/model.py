@@ -103,7 +103,7 @@ class Model:
         self._session_params = session or SessionParams(
             max_seq_len=max_seq_len or min(self.info.max_positions, DEFAULT_CONTEXT)
         )
-        self._free_session: Session | None = None
+        self._free_sessions: list[Session] = []  # at most one, which the last call left
 
     def _load_tokenizer(self) -> Any:
         try:
@@ -197,19 +197,29 @@ class Model:
 
     def _borrow_session(self) -> Session:
         """Return the session that the last call left, or a new one."""
-        session, self._free_session = self._free_session, None
-        return session or create_session(self, self._session_params)
+        try:
+            return self._free_sessions.pop()
+        except IndexError:
+            return create_session(self, self._session_params)
+
+    def _give_back(self, session: Session) -> None:
+        if not self._free_sessions:
+            self._free_sessions.append(session)
 
     def _rewinder(self, session: Session, ids: list[int]) -> Callable[[], Sequence[int]]:
         """Return a function that prepares a session for a prompt and returns what it must consume.
 
-        Tokens that the session has consumed at the start of the prompt stay in its cache.
+        A prompt that continues the last one, as the next turn of a chat does, keeps its tokens in the
+        cache. Other prompts start again, so that equal calls give equal texts: a token that is computed
+        among others differs by rounding.
         """
 
         def rewind() -> Sequence[int]:
             common, end = 0, min(len(session._ids), len(ids) - 1)
             while common < end and session._ids[common] == ids[common]:
                 common += 1
+            if common < session._prompt_end:
+                common = 0
             pointer = session._pointer
             try:
                 call(lib.ag_session_truncate, pointer, common)
@@ -218,6 +228,7 @@ class Model:
                 lib.ag_session_reset(pointer)
             del session._ids[common:]
             session._unfed = None
+            session._prompt_end = len(ids)
             return ids[common:]
 
         return rewind
@@ -234,10 +245,6 @@ class Model:
         keep_alive: Sequence[Any] = (),
     ) -> Generation:
         session = self._borrow_session()
-
-        def give_back() -> None:
-            self._free_session = session
-
         request = Request(
             session,
             self._rewinder(session, ids),
@@ -248,7 +255,7 @@ class Model:
             keep_special=keep_special,
             keep_alive=keep_alive,
         )
-        return Generation(request, give_back)
+        return Generation(request, lambda: self._give_back(session))
 
     # ---- generation ----
 
@@ -355,12 +362,13 @@ class Model:
             raise errors.InvalidError("a text to embed has no tokens")
         session = self._borrow_session()
         session.reset()
-        chunk = self._session_params.prefill_chunk or 512
+        params = self._session_params
+        chunk = min(params.prefill_chunk or 512, params.max_seq_len or 2048)
         total = np.zeros(self.info.hidden_size, np.float64)
         for begin in range(0, len(ids), chunk):
             item = StepItem(session, ids[begin : begin + chunk], "none", True, "prompt")
             total += run_step(self, [item])[0].hidden.sum(0, dtype=np.float64)  # type: ignore[union-attr]
-        self._free_session = session
+        self._give_back(session)
         length = np.sqrt((total * total).sum())
         return (total / length if length > 0 else total).astype(np.float32)
 
@@ -374,7 +382,7 @@ class Model:
 
     def close(self) -> None:
         """Free the model's memory, once no session of it is left."""
-        self._free_session = None
+        self._free_sessions.clear()
         self._handle = None
 
     def __enter__(self) -> Model:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from . import errors, stats
-from ._engine import Handle
+from ._engine import Handle, Job
 from ._native import IdBuffer, Progress, call, check, choice, create, dtype, ffi, ids_array, lib, make_progress
 from .generation import Generation, Request
 from .policy import Policy, make_table, policy_names
@@ -109,6 +109,8 @@ class Session:
         self._table = table
         self._ids = list(ids)
         self._unfed: int | None = None  # chosen by the last generation, not consumed yet
+        self._prompt_end = 0  # tokens of the last prompt of Model.generate and the ones before
+        self._job: Job[Any] | None = None  # the last call that consumes tokens
 
     # ---- calls on the engine's thread ----
 
@@ -146,8 +148,8 @@ class Session:
         return result
 
     def _run(self, function: Callable[[], T], new: Sequence[int] = ()) -> T:
-        pointer = self._pointer
-        return self._engine.run(lambda: self._consume(function, lambda: new), (pointer,))
+        self._job = self._engine.submit(lambda: self._consume(function, lambda: new), (self._pointer,))
+        return self._job.wait()
 
     def _read(self, function: Callable[[Any], T]) -> T:
         pointer = self._pointer
@@ -287,6 +289,12 @@ class Session:
         """Remove all tokens."""
         pointer = self._pointer
         self._run(lambda: lib.ag_session_reset(pointer))
+
+    def cancel(self) -> None:
+        """Cancel the call of another thread that is consuming tokens: it raises CancelledError within one
+        layer. Complete chunks stay consumed. Does nothing if there is no such call."""
+        if self._job is not None:
+            self._job.cancel()
 
     def begin_turn(self) -> None:
         """Mark the start of a turn of a conversation, for the policy "turns"."""

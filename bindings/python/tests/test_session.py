@@ -121,6 +121,15 @@ def test_errors_have_the_messages_of_the_library(tiny, tmp_path):
         session.prefill([1])
 
 
+def test_ids_may_be_an_array(tiny):
+    session, other = tiny.session(), tiny.session()
+    ids = ids_of(20)
+    logits = session.prefill(np.array(ids)).copy()
+    np.testing.assert_array_equal(other.prefill(ids), logits)
+    session.decode(logits.argmax())
+    assert session.tokens == [*ids, logits.argmax()]
+
+
 def test_tokenizer_round_trip(model):
     ids = model.tokenize("Köln — naïve café ☕")
     assert model.detokenize(ids) == "Köln — naïve café ☕"
