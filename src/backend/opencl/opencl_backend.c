@@ -21,6 +21,7 @@ static void cl_destroy(ag_backend *b) {
     ag_cl_loading_close(cl);
     ag_cl_memory_destroy(cl->memory);
     if (cl->scratch.mem) ag_cl_release_mem(cl, cl->scratch.mem);
+    if (cl->tile_counts.mem) ag_cl_release_mem(cl, cl->tile_counts.mem);
     if (cl->queue) (void)cl->api.clReleaseCommandQueue(cl->queue);
     if (cl->context) (void)cl->api.clReleaseContext(cl->context);
     ag_cl_api_close(&cl->api);
@@ -108,6 +109,14 @@ static unsigned nvidia_capability(const ag_cl_backend *cl) {
     return code == CL_SUCCESS ? 10 * major + minor : 0;
 }
 
+/* Returns the local memory for products on tensor cores: half of a multiprocessor's on devices
+ * where that size has run, else what NVIDIA's driver reports, 48 KiB. */
+static size_t mma_local(const ag_cl_backend *cl, unsigned capability) {
+    enum { HALF_OF_HOPPER = 112 << 10 };
+    if (capability == 90) return HALF_OF_HOPPER;
+    return (size_t)cl->device.local_bytes;
+}
+
 /* Chooses kernels by speed; all kinds are correct on every device. */
 static void choose_kernels(ag_cl_backend *cl) {
     const unsigned capability = nvidia_capability(cl);
@@ -116,6 +125,8 @@ static void choose_kernels(ag_cl_backend *cl) {
     cl->is_gpu = ag_cl_is_on(sw->lanes, !cl->device.is_cpu);
     cl->int_dot = ag_cl_is_on(sw->int_dot, capability >= 61 || cl->vendor.dot);
     cl->mma = ag_cl_is_on(sw->mma, capability >= 80);
+    cl->mma_local = mma_local(cl, capability);
+    if (sw->units) cl->device.compute_units = sw->units;
 }
 
 static ag_status init(ag_cl_backend *cl, const char *device, ag_error *err) {
