@@ -75,12 +75,13 @@ need_extras() {
     need dpkg-dev has dpkg-source
 }
 
-# The sanitizers' run-time library carries clang's major version in its name.
+# The sanitizers' run-time library and OpenCL's functions carry clang's major version in their names.
 need_clang_runtime() {
     has clang >/dev/null || return 0
     local major
     major=$(clang -dumpversion)
     need "libclang-rt-${major%%.*}-dev" links 'clang -fsanitize=fuzzer-no-link,address'
+    need "libclc-${major%%.*}" test -e /usr/lib/clc/nvptx64--nvidiacl.bc
 }
 
 as_root() {

@@ -3,7 +3,7 @@
 # Installs what is missing, builds and tests.
 #   scripts/test.sh              the native suite
 #   scripts/test.sh --all        everything, warnings being errors; what continuous integration runs
-#   scripts/test.sh STAGE...     some of: native asan tsan clang fuzz static shared aarch64 haswell oclgrind
+#   scripts/test.sh STAGE...     some of: native asan tsan clang fuzz static shared aarch64 haswell oclgrind ptx
 #   scripts/test.sh --random [SEED] [--all | STAGE...]   the tests of a stage in random order; the seed is printed
 #   scripts/test.sh suites       tests of other projects against the server, with packages from PyPI: minutes, so --all
 #                                leaves them out. Models as docs/measured/server-suites.md says
@@ -16,7 +16,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 # The native one first: an OpenCL driver compiles kernels for all of them there, without sanitizers.
-all_stages=(native asan tsan clang fuzz static shared aarch64 haswell oclgrind)
+all_stages=(native asan tsan clang fuzz static shared aarch64 haswell oclgrind ptx)
 by_hand=(suites long hostile)
 native_preset=release
 SKIPPED=77
@@ -224,6 +224,22 @@ stage_oclgrind() {
         running+=($!)
     done
     wait_all "${running[@]}"
+}
+
+# What NVIDIA's assembler says about every kernel. The numbers of its table are those of one version of the compiler.
+stage_ptx() {
+    require clang python3
+    local libclc=/usr/lib/clc/nvptx64--nvidiacl.bc ptxas=build/ptx/nvidia/cu13/bin/ptxas
+    if [ "$(clang -dumpversion | cut -d. -f1)" != 14 ] || [ ! -e "$libclc" ]; then
+        say "skipped: clang is not version 14 with libclc-14"
+        exit "$SKIPPED"
+    fi
+    if [ ! -x "$ptxas" ] &&
+        ! quietly ptxas python3 -m pip install -q --no-deps --target build/ptx nvidia-cuda-nvcc==13.5.37; then
+        say "skipped: PyPI gives no nvidia-cuda-nvcc"
+        exit "$SKIPPED"
+    fi
+    tools/kernel_ptx.py --ptxas "$ptxas" --libclc "$libclc"
 }
 
 # first_file FILE...: the first that exists.

@@ -27,6 +27,7 @@ typedef struct ag_backend_params {
                           * or the first device if there is no GPU */
     bool zero_copy;      /* allocate buffers in shared memory, for chips with unified memory */
     bool host_attention; /* compute attention on the host */
+    bool time_launches;  /* measure each launch for ag_backend_launches(); costs host time */
     uint64_t reserved[4]; /* must be 0 */
 } ag_backend_params;
 
@@ -65,6 +66,17 @@ AG_API ag_status ag_backend_devices(const char *name, ag_device_info *out, size_
 /* Measures the read bandwidth of the device's memory in bytes per second; takes a few milliseconds.
  * Bandwidth bounds the speed of decoding. Writes 0 if the backend uses the host's memory. */
 AG_API ag_status ag_backend_read_rate(ag_backend *be, double *bytes_per_s);
+
+/* Launches of a kernel with one grid. */
+typedef struct ag_launch_info {
+    char name[96];  /* kernel, work-groups, work-items of a group: "matmul_tile 16x2 of 256x1" */
+    uint64_t n;     /* number of launches */
+    double seconds; /* on the device, all launches together */
+} ag_launch_info;
+/* Waits for the device, then writes the first `cap` kinds of launches since the last call to out,
+ * in the order of their first launch, and their total number to *n. Fails with AG_UNSUPPORTED
+ * unless the backend was created with time_launches on a device. */
+AG_API ag_status ag_backend_launches(ag_backend *be, ag_launch_info *out, size_t cap, size_t *n);
 
 #ifdef __cplusplus
 }

@@ -59,6 +59,13 @@ ag_status ag_backend_read_rate(ag_backend *be, double *bytes_per_s) {
     return be->ops->read_rate ? be->ops->read_rate(be, bytes_per_s) : AG_OK;
 }
 
+ag_status ag_backend_launches(ag_backend *be, ag_launch_info *out, size_t cap, size_t *n) {
+    *n = 0;
+    if (be->ops->launches) return be->ops->launches(be, out, cap, n);
+    return AG_FAIL(&be->err, UNSUPPORTED, "launches of the backend %s: it has no device",
+                   be->ops->name);
+}
+
 /* ---- matrices ---- */
 
 ag_status ag_matmul(ag_backend *be, ag_tensor *y, const ag_tensor *a, const ag_tensor *b) {

@@ -109,6 +109,8 @@ typedef struct ag_backend_ops {
     ag_status (*top_k)(ag_backend *b, const ag_tensor *row, ag_top_k *top);
     /* optional; NULL: not measured */
     ag_status (*read_rate)(ag_backend *b, double *bytes_per_s);
+    /* optional; NULL: AG_UNSUPPORTED. See ag_backend_launches() */
+    ag_status (*launches)(ag_backend *b, ag_launch_info *out, size_t cap, size_t *n);
     /* optional; NULL: never runs. Runs a program of stages for one token. *taken: the token's keys
      * and values are in each cache's next slot, which the caller must count, and the logits are
      * written. Results equal those of the operations except for rounding. !*taken: only the bytes

@@ -125,7 +125,48 @@ static void bench_prints_operations_with_option(void **state) {
     assert_does_not_say(r.out, "PRODUCTS");
     cli_free(&r);
     r = CLI("bench", "--shape", "tiny", "--ops", "--replay", "file");
-    assert_refused(&r, 2, "--ops and --replay exclude each other");
+    assert_refused(&r, 2, "--ops, --launches and --replay exclude each other");
+    cli_free(&r);
+}
+
+/* Adds the rows of launches of a table. Writes the row "all launches" to *all. */
+static double add_launches(json_t *rows, double *all, json_int_t *n) {
+    double sum = 0;
+    size_t i;
+    json_t *row;
+    json_array_foreach(rows, i, row) {
+        const char *kernel = json_string_value(json_object_get(row, "kernel"));
+        const double seconds = json_number_value(json_object_get(row, "seconds"));
+        if (!strcmp(kernel, "all launches")) {
+            *all = seconds;
+            *n = json_integer_value(json_object_get(row, "launches"));
+        } else if (strcmp(kernel, "test") != 0) {
+            sum += seconds;
+        }
+    }
+    return sum;
+}
+
+static void bench_sums_times_of_launches(void **state) {
+    (void)state;
+    cli_result r =
+        CLI("bench", "-q", "-b", "cpu", "--shape", "tiny", "-p", "4", "-n", "0", "--launches");
+    assert_refused(&r, 1, "has no device");
+    cli_free(&r);
+    r = CLI("devices");
+    const bool has_device = r.code == 0;
+    cli_free(&r);
+    if (!has_device) skip();
+    r = CLI("bench", "-q", QUICK, "-b", "opencl", "-m", TINY, "-p", "4", "-n", "0", "-r", "2",
+            "--launches", "--json");
+    assert_code(&r, 0);
+    json_t *root = cli_json(&r);
+    double all = 0;
+    json_int_t n = 0;
+    const double sum = add_launches(json_object_get(root, "rows"), &all, &n);
+    assert_true(sum > 0 && are_near(sum, all));
+    assert_true(n > 20 && n % 2 == 0); /* both repetitions, without the warm-up */
+    json_decref(root);
     cli_free(&r);
 }
 
@@ -135,6 +176,7 @@ int main(void) {
         cmocka_unit_test(info_prints_operations_as_json),
         cmocka_unit_test(bench_sums_times_of_operations),
         cmocka_unit_test(bench_prints_operations_with_option),
+        cmocka_unit_test(bench_sums_times_of_launches),
     };
     return cmocka_run_group_tests_name("cli program", tests, NULL, NULL);
 }

@@ -115,6 +115,9 @@ CODE(clGetKernelWorkGroupInfo,
       size_t *size),
      k, id, what, n, out, size)
 CODE(clWaitForEvents, (cl_uint n, const cl_event *events), n, events)
+CODE(clGetEventProfilingInfo,
+     (cl_event event, cl_profiling_info what, size_t n, void *out, size_t *written), event, what, n,
+     out, written)
 CODE(clFlush, (cl_command_queue q), q)
 
 RELEASE(clReleaseContext, cl_context)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the paths for vendor extensions: which are chosen. A path is rejected if the device lacks
  * the extension or computes wrong results. */
+#include "backend/opencl/ops.h"
 #include "backend/opencl/vendor.h"
 
 #include "core/alloc.h"
@@ -22,6 +23,8 @@ static int ask_for_nothing(void **state) {
     unsetenv("AG_OPENCL_HALF");
     unsetenv("AG_OPENCL_EMULATE");
     unsetenv("AG_OPENCL_KERNELS");
+    unsetenv("AG_OPENCL_MMA");
+    unsetenv("AG_OPENCL_UNITS");
     return 0;
 }
 
@@ -231,6 +234,34 @@ static void rejects_a_path_that_computes_wrong_results(void **state) {
     assert_int_equal(rmdir(dir), 0);
 }
 
+/* Returns whether the backend uses tensor cores after their check. */
+static bool passes_mma_check(void) {
+    ag_backend *be = open_opencl();
+    assert_non_null(be);
+    ag_cl_backend *cl = ag_cl_of(be);
+    assert_true(cl->mma && !cl->mma_checked);
+    ag_cl_mma_check(cl);
+    const bool passes = cl->mma;
+    ag_backend_destroy(be);
+    return passes;
+}
+
+static void tensor_cores_with_wrong_results_are_not_used(void **state) {
+    (void)state;
+    char dir[] = "/tmp/ag-opencl-vendor-XXXXXX", path[128];
+    assert_non_null(mkdtemp(dir));
+    setenv("AG_OPENCL_MMA", "1", 1);
+    setenv("AG_OPENCL_UNITS", "64", 1); /* several work-groups share a tile */
+    assert_true(passes_mma_check());
+    put_changed(dir, "matmul_mma.cl", "p % 16 < 8 ? pairs.x : pairs.y", "pairs.x");
+    assert_false(passes_mma_check());
+    put_changed(dir, "matmul_mma.cl", "s < n_splits; s++", "s < 1; s++");
+    assert_false(passes_mma_check());
+    snprintf(path, sizeof path, "%s/matmul_mma.cl", dir);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 int main(void) {
     (void)ask_for_nothing(NULL);
     ag_backend *be = open_opencl();
@@ -245,6 +276,7 @@ int main(void) {
         cmocka_unit_test_setup(missing_extension_is_an_error, ask_for_nothing),
         cmocka_unit_test_setup(stand_ins_need_no_extension, ask_for_nothing),
         cmocka_unit_test_setup(rejects_a_path_that_computes_wrong_results, ask_for_nothing),
+        cmocka_unit_test_setup(tensor_cores_with_wrong_results_are_not_used, ask_for_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

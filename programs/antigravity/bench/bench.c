@@ -62,6 +62,10 @@ static const option_def defs[] = {
      .help = "print seconds of all repetitions by operation code and by layer, instead of speeds; "
              "an ADD and the NORM of its sum run as one and count as ADD; on a device this is "
              "slower, because its queue is drained after each operation"},
+    {.name = "launches",
+     SETS_FLAG(launches),
+     .help = "print seconds of all repetitions on the device by kernel and grid, instead of "
+             "speeds; needs -b opencl"},
 };
 
 static const char description[] =
@@ -75,13 +79,15 @@ static const char examples[] =
     "  antigravity bench -m ~/models/Llama-3.2-1B -p 512 -n 128 -d 0,4096 -t 1,2,4 -r 3\n"
     "  antigravity bench --shape tiny --parallel 8 -p 0 -o json\n"
     "  antigravity bench --shape llama-3.2-1b --replay edit.json\n"
-    "  antigravity bench --shape llama-3.2-1b --ops";
+    "  antigravity bench --shape llama-3.2-1b --ops\n"
+    "  antigravity bench --shape llama-3.2-1b -b opencl -n 0 --launches";
 
 static int check(const bench_options *o) {
     if (!max_number(&o->n_prompt) && !max_number(&o->n_gen))
         return complain_usage("nothing to measure: both -p and -n are 0");
     if (o->shape && o->model.dir) return complain_usage("--shape and -m exclude each other");
-    if (o->ops && o->n_recordings) return complain_usage("--ops and --replay exclude each other");
+    if (o->ops + o->launches + (o->n_recordings > 0) > 1)
+        return complain_usage("--ops, --launches and --replay exclude each other");
     return EXIT_DONE;
 }
 
@@ -176,11 +182,14 @@ static int run_threads(bench_options *o, bench_table *table) {
             ag_backend *be = b.engine.backend;
             if (!strcmp(ag_backend_name(be), "cpu") && !o->ops)
                 b.bandwidth = bandwidth_create(ag_backend_threads(be));
-            if (o->ops && !(b.ops = bench_ops_create(b.engine.model))) code = complain_no_memory();
-            else code = run_rows(&b, table);
+            if (o->ops) b.ops = bench_ops_create(b.engine.model);
+            if (o->launches) b.launches = bench_launches_create();
+            const bool has_parts = (!o->ops || b.ops) && (!o->launches || b.launches);
+            code = has_parts ? run_rows(&b, table) : complain_no_memory();
         }
         bandwidth_destroy(b.bandwidth);
         bench_ops_destroy(b.ops);
+        bench_launches_destroy(b.launches);
         engine_close(&b.engine);
     }
     return code;
@@ -230,6 +239,7 @@ int command_bench(int argc, char **argv) {
     code = model_options_check(&o.model);
     if (code == EXIT_DONE) code = check(&o);
     if (code != EXIT_DONE) return code;
+    o.model.time_launches = o.launches;
     interrupt_install();
     if (o.n_recordings) return replay_threads(&o);
     bench_table *table = bench_table_create(&o);

@@ -23,11 +23,15 @@ typedef struct bench_options {
     table_format format;
     bench_recording recordings[MAX_RECORDINGS]; /* decoded instead of random prompts and tokens */
     size_t n_recordings;
-    bool ops; /* time operations, not tokens */
+    bool ops;      /* time operations, not tokens */
+    bool launches; /* time launches of kernels */
 } bench_options;
 
 /* Operations of a model with their times. */
 typedef struct bench_ops bench_ops;
+
+/* Launches of kernels with their times. */
+typedef struct bench_launches bench_launches;
 
 /* One measurement. Reads a prompt if n_prompt > 0; decodes tokens if n_gen > 0. */
 typedef struct bench_row {
@@ -46,7 +50,8 @@ typedef struct bench {
     const char *name; /* shape or directory */
     engine engine;
     bandwidth *bandwidth;
-    bench_ops *ops; /* NULL: operations are not timed */
+    bench_ops *ops;           /* NULL: operations are not timed */
+    bench_launches *launches; /* NULL: launches are not timed */
 } bench;
 
 /* ---- run.c ---- */
@@ -75,6 +80,18 @@ double *bench_ops_seconds(bench_ops *o); /* for ag_model_time_ops() */
 result_table bench_ops_table(table_format format);
 /* Adds the rows of one measurement. Returns an exit code. */
 int bench_ops_print(const bench_ops *o, const bench_row *row, result_table *t);
+
+/* ---- launches.c: times of launches on a device, summed by kernel and grid ---- */
+
+/* Returns NULL if out of memory. */
+bench_launches *bench_launches_create(void);
+void bench_launches_destroy(bench_launches *l);
+void bench_launches_clear(bench_launches *l);
+/* Adds the backend's times since the last call. l NULL: discards them. */
+ag_status bench_launches_add(bench_launches *l, ag_backend *be, ag_error *err);
+result_table bench_launches_table(table_format format);
+/* Sorts the launches by time and adds the rows of one measurement. Returns an exit code. */
+int bench_launches_print(bench_launches *l, const bench_row *row, result_table *t);
 
 /* ---- depth.c ---- */
 

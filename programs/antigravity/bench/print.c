@@ -14,9 +14,9 @@
 
 struct bench_table {
     table_format format;
-    bool begun, ops;
-    result_table md; /* for all formats if `ops` */
-    json_t *rows;    /* JSON only */
+    bool begun, lists_parts; /* operations or launches */
+    result_table md;         /* for all formats if `lists_parts` */
+    json_t *rows;            /* JSON only */
 };
 
 /* Columns that are equal in every row have high ranks: a narrow terminal omits them first. */
@@ -35,9 +35,9 @@ bench_table *bench_table_create(const bench_options *o) {
     bench_table *t = calloc(1, sizeof *t);
     if (!t) return NULL;
     t->format = format;
-    t->ops = o->ops;
-    if (o->ops) {
-        t->md = bench_ops_table(format);
+    t->lists_parts = o->ops || o->launches;
+    if (t->lists_parts) {
+        t->md = o->ops ? bench_ops_table(format) : bench_launches_table(format);
         return t;
     }
     t->md = (result_table){.columns = md_columns, .n = sizeof md_columns / sizeof md_columns[0]};
@@ -155,7 +155,8 @@ static json_t *row_json(const bench *b, const bench_row *row) {
 
 bool bench_table_add(bench_table *t, const bench *b, const bench_row *row) {
     bool ok = true;
-    if (t->ops) return bench_ops_print(b->ops, row, &t->md) == EXIT_DONE;
+    if (b->ops) return bench_ops_print(b->ops, row, &t->md) == EXIT_DONE;
+    if (b->launches) return bench_launches_print(b->launches, row, &t->md) == EXIT_DONE;
     switch (t->format) {
     case TABLE_MD:
         ok = print_md(t, b, row);
@@ -174,7 +175,7 @@ bool bench_table_add(bench_table *t, const bench *b, const bench_row *row) {
 
 int bench_table_finish(bench_table *t, int code) {
     json_t *rows = t->rows;
-    if (t->ops) {
+    if (t->lists_parts) {
         code = table_finish(&t->md, json_object(), code);
         free(t);
         return code;

@@ -91,6 +91,7 @@ static ag_status time_once(run *r, uint32_t n_prompt, uint32_t n_gen, double *s)
         status = bench_set_depth(be, r->sessions[i], r->row->depth, &r->err);
     }
     if (status == AG_OK) status = ag_sync(be);
+    if (status == AG_OK && r->b->launches) status = bench_launches_add(NULL, be, &r->err);
     if (r->b->ops) ag_model_time_ops(r->b->engine.model, bench_ops_seconds(r->b->ops));
     double begin = clock_s();
     if (status == AG_OK) status = prefill(r, n_prompt);
@@ -98,6 +99,7 @@ static ag_status time_once(run *r, uint32_t n_prompt, uint32_t n_gen, double *s)
     if (status == AG_OK) status = ag_sync(be);
     *s = clock_s() - begin;
     ag_model_time_ops(r->b->engine.model, NULL);
+    if (status == AG_OK && r->b->launches) status = bench_launches_add(r->b->launches, be, &r->err);
     return status;
 }
 
@@ -127,7 +129,7 @@ static void set_share(const run *r, bench_row *row) {
 /* Returns the read rate of the backend's memory; 0 if unknown. */
 static double read_rate(const bench *b) {
     double rate = 0;
-    if (b->ops) return 0; /* rows of operations do not show it */
+    if (b->ops || b->launches) return 0; /* rows of operations and launches do not show it */
     if (b->bandwidth) return bandwidth_measure(b->bandwidth);
     return ag_backend_read_rate(b->engine.backend, &rate) == AG_OK ? rate : 0;
 }
@@ -144,6 +146,7 @@ static ag_status measure_once(run *r, bench_row *row) {
     uint32_t warm_up = row->n_gen < WARM_UP_TOKENS ? row->n_gen : WARM_UP_TOKENS;
     ag_status status = time_once(r, row->n_prompt, warm_up, &s);
     if (r->b->ops) bench_ops_clear(r->b->ops);
+    if (r->b->launches) bench_launches_clear(r->b->launches);
     for (uint32_t i = 0; i < o->repetitions && status == AG_OK; i++) {
         status = time_once(r, row->n_prompt, row->n_gen, &s);
         double n = (double)(row->n_prompt + row->n_gen) * row->parallel;

@@ -78,6 +78,7 @@ int engine_open_backend(engine *e, const model_options *o) {
         .device = o->device,
         .zero_copy = o->zero_copy,
         .host_attention = o->host_attention,
+        .time_launches = o->time_launches,
     };
     bool gpu = !o->backend && (o->wants_gpu || o->device) && open_gpu(e, o, params);
     if (!gpu && ag_backend_create(&params, &e->backend, &err) != AG_OK) return complain_error(&err);

@@ -32,6 +32,7 @@ typedef struct model_options {
     eviction_options eviction;
     bool wants_gpu; /* -ngl above 0 */
     bool zero_copy, gpu_attention, host_attention;
+    bool time_launches; /* no option: set by bench --launches */
     bool quiet, verbose;
     bool is_brief; /* the memory plan is reported only with -v */
 } model_options;

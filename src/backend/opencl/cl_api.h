@@ -41,6 +41,7 @@
     X(clEnqueueUnmapMemObject)   \
     X(clWaitForEvents)           \
     X(clReleaseEvent)            \
+    X(clGetEventProfilingInfo)   \
     X(clFlush)                   \
     X(clFinish)
 

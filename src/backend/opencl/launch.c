@@ -101,9 +101,12 @@ ag_status ag_cl_enqueue(ag_cl_launch *l, cl_uint dims, const size_t *global, con
         return ag_cl_fail(cl, err, l->code, "argument %u of kernel %s (%s)",
                           (unsigned)l->refused_arg, l->name, l->file);
     }
+    cl_event event;
     cl_int code = cl->api.clEnqueueNDRangeKernel(cl->queue, l->kernel, dims, NULL, global, local, 0,
-                                                 NULL, NULL);
-    if (code == CL_SUCCESS) return AG_OK;
+                                                 NULL, cl->times ? &event : NULL);
+    if (code == CL_SUCCESS) {
+        return cl->times ? ag_cl_times_add(cl, l->name, dims, global, local, event) : AG_OK;
+    }
     char of[64], by[64];
     return ag_cl_fail(cl, err, code, "kernel %s (%s), %s items in groups of %s", l->name, l->file,
                       format_sizes(of, dims, global), format_sizes(by, dims, local));

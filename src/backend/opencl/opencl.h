@@ -28,6 +28,7 @@ typedef struct ag_cl_memory ag_cl_memory;
 typedef struct ag_cl_loading ag_cl_loading;     /* loading.h */
 typedef struct ag_cl_steps ag_cl_steps;         /* steps.h */
 typedef struct ag_cl_kv_tables ag_cl_kv_tables; /* kv_table.c */
+typedef struct ag_cl_times ag_cl_times;         /* launch_times.c */
 
 /* ---- staging of small host arrays (staging.c) ---- */
 
@@ -64,10 +65,15 @@ struct ag_cl_backend {
         cl_mem mem; /* owned; NULL before first use */
         size_t bytes;
     } scratch;
+    struct {
+        cl_mem mem; /* owned; NULL before first use */
+        size_t n;   /* zeros: finished work-groups of tiles that share k (ops_matmul_mma.c) */
+    } tile_counts;
     ag_cl_loading *loading;     /* owned; NULL until a weight is prepared */
     uint32_t n_threads;         /* host threads for loading; 0: the usable cores */
     ag_cl_steps *steps;         /* owned; NULL until a token is decoded */
     ag_cl_kv_tables *kv_tables; /* owned; NULL until a kernel uses a cache */
+    ag_cl_times *times;         /* owned; NULL: launches are not timed */
     atomic_uint released;       /* number of released memory objects */
     atomic_uint lost;           /* ag_cl_buffer.named_by of freed buffers; set by any thread */
     ag_cl_switches switches;
@@ -81,7 +87,9 @@ struct ag_cl_backend {
         uint32_t tables;             /* uploads of block tables */
     } counts;                        /* for tests */
     bool token_refused;              /* a launch failed on this device: use single operations */
-    bool mma;                        /* products of many rows in bfloat16 on tensor cores */
+    bool mma;                        /* products of many rows on tensor cores */
+    bool mma_checked;                /* ag_cl_mma_check() has run */
+    size_t mma_local;                /* local memory for a work-group of them, bytes */
     bool zero_copy;                  /* buffers are in memory that host and device share */
     bool gpu_attention;              /* false: attention is composed on the host */
     char description[512];
@@ -148,6 +156,16 @@ void ag_cl_arg_staged(ag_cl_launch *l, const void *data, size_t n);
 /* Enqueues the launch. global and local have `dims` sizes; global are multiples of local; local
  * NULL: the driver chooses. Errors name kernel, sizes, device and code. */
 ag_status ag_cl_enqueue(ag_cl_launch *l, cl_uint dims, const size_t *global, const size_t *local);
+
+/* ---- times of launches (launch_times.c) ---- */
+
+ag_status ag_cl_times_open(ag_cl_backend *cl, ag_error *err);
+void ag_cl_times_close(ag_cl_backend *cl);
+/* Records a launch, and owns its event from now on, also after a failure. */
+ag_status ag_cl_times_add(ag_cl_backend *cl, const char *name, cl_uint dims, const size_t *global,
+                          const size_t *local, cl_event event);
+/* Implements ag_backend_launches(). */
+ag_status ag_cl_launches(ag_backend *b, ag_launch_info *out, size_t cap, size_t *n);
 
 /* Writes the largest work-group that the device allows for this kernel. */
 ag_status ag_cl_max_group(ag_cl_backend *cl, cl_kernel kernel, size_t *out);

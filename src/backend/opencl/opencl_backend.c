@@ -13,6 +13,7 @@
 static void cl_destroy(ag_backend *b) {
     ag_cl_backend *cl = ag_cl_of(b);
     if (cl->queue) (void)cl->api.clFinish(cl->queue);
+    ag_cl_times_close(cl);
     ag_cl_steps_close(cl);
     ag_cl_kv_tables_close(cl);
     ag_cl_programs_close(cl);
@@ -20,6 +21,7 @@ static void cl_destroy(ag_backend *b) {
     ag_cl_loading_close(cl);
     ag_cl_memory_destroy(cl->memory);
     if (cl->scratch.mem) ag_cl_release_mem(cl, cl->scratch.mem);
+    if (cl->tile_counts.mem) ag_cl_release_mem(cl, cl->tile_counts.mem);
     if (cl->queue) (void)cl->api.clReleaseCommandQueue(cl->queue);
     if (cl->context) (void)cl->api.clReleaseContext(cl->context);
     ag_cl_api_close(&cl->api);
@@ -77,6 +79,7 @@ static const ag_backend_ops opencl_ops = {
     .top_k = ag_cl_top_k,
     .kv_compact = ag_cl_kv_compact,
     .read_rate = ag_cl_read_rate,
+    .launches = ag_cl_launches,
     .run_program = ag_cl_run_program,
     .kv_rerotate = ag_cl_kv_rerotate,
     .keeps_scores = ag_cl_keeps_scores,
@@ -106,6 +109,14 @@ static unsigned nvidia_capability(const ag_cl_backend *cl) {
     return code == CL_SUCCESS ? 10 * major + minor : 0;
 }
 
+/* Returns the local memory for products on tensor cores: half of a multiprocessor's on devices
+ * where that size has run, else what NVIDIA's driver reports, 48 KiB. */
+static size_t mma_local(const ag_cl_backend *cl, unsigned capability) {
+    enum { HALF_OF_HOPPER = 112 << 10 };
+    if (capability == 90) return HALF_OF_HOPPER;
+    return (size_t)cl->device.local_bytes;
+}
+
 /* Chooses kernels by speed; all kinds are correct on every device. */
 static void choose_kernels(ag_cl_backend *cl) {
     const unsigned capability = nvidia_capability(cl);
@@ -114,6 +125,8 @@ static void choose_kernels(ag_cl_backend *cl) {
     cl->is_gpu = ag_cl_is_on(sw->lanes, !cl->device.is_cpu);
     cl->int_dot = ag_cl_is_on(sw->int_dot, capability >= 61 || cl->vendor.dot);
     cl->mma = ag_cl_is_on(sw->mma, capability >= 80);
+    cl->mma_local = mma_local(cl, capability);
+    if (sw->units) cl->device.compute_units = sw->units;
 }
 
 static ag_status init(ag_cl_backend *cl, const char *device, ag_error *err) {
@@ -125,7 +138,8 @@ static ag_status init(ag_cl_backend *cl, const char *device, ag_error *err) {
                                                 (cl_context_properties)cl->device.platform, 0};
     cl->context = cl->api.clCreateContext(properties, 1, &cl->device.id, NULL, NULL, &code);
     if (code != CL_SUCCESS) return ag_cl_fail(cl, err, code, "making a context");
-    cl->queue = cl->api.clCreateCommandQueue(cl->context, cl->device.id, 0, &code);
+    cl->queue = cl->api.clCreateCommandQueue(cl->context, cl->device.id,
+                                             cl->times ? CL_QUEUE_PROFILING_ENABLE : 0, &code);
     if (code != CL_SUCCESS) return ag_cl_fail(cl, err, code, "making a queue");
     AG_TRY(ag_cl_memory_create(cl, &cl->memory, err));
     AG_TRY(ag_cl_staging_open(cl, err));
@@ -147,7 +161,8 @@ ag_status ag_cl_backend_create(const ag_backend_params *params, ag_backend **out
     cl->gpu_attention = !params || !params->host_attention;
     cl->zero_copy = params && params->zero_copy;
     cl->n_threads = params ? params->n_threads : 0;
-    ag_status st = init(cl, params ? params->device : NULL, err);
+    ag_status st = params && params->time_launches ? ag_cl_times_open(cl, err) : AG_OK;
+    if (st == AG_OK) st = init(cl, params ? params->device : NULL, err);
     if (st != AG_OK) {
         cl_destroy(&cl->base);
         return st;

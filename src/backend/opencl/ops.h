@@ -58,6 +58,16 @@ ag_status ag_cl_matmul_transposed(ag_backend *b, ag_tensor *y, const ag_tensor *
 ag_status ag_cl_matmul_group(ag_backend *b, ag_tensor *const y[], const ag_tensor *x,
                              const ag_tensor *const w[], size_t n);
 
+/* ops_matmul_mma.c */
+/* Returns whether the tensor cores may multiply x with a prepared weight of the type. */
+bool ag_cl_mma_fits(const ag_cl_backend *cl, const ag_tensor *x, ag_dtype type);
+/* Runs a product with a known result, on first use. Clears cl->mma and logs a warning if it fails.
+ */
+void ag_cl_mma_check(ag_cl_backend *cl);
+/* Multiplies x with n such weights. */
+ag_status ag_cl_mma(ag_cl_backend *cl, ag_tensor *const y[], const ag_tensor *x,
+                    const ag_tensor *const w[], size_t n);
+
 /* prepare.c */
 ag_status ag_cl_prepare_weight(ag_backend *b, ag_tensor *w, ag_buffer **owner, const ag_tensor *src,
                                ag_dtype want, ag_consumed_fn consumed, void *user);

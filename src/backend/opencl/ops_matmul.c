@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-enum { WG = 64, MMA_WG = 256 }; /* as in matmul_any.cl and matmul_mma.cl */
+enum { WG = 64 }; /* as in matmul_any.cl */
 /* Equal to the constants of matvec.cl. */
 enum { BLOCK = 32, MATVEC_WEIGHTS = 3 };
 /* Work-groups of matvec for each compute unit. */
@@ -42,14 +42,20 @@ static ag_status multiply_any(ag_cl_backend *cl, ag_tensor *y, const ag_tensor *
 
 typedef enum variant { ROWS, MATVEC, TILE, MMA, HALVES } variant;
 
+static bool may_use_mma(ag_cl_backend *cl, const ag_tensor *x, ag_dtype type) {
+    if (!ag_cl_mma_fits(cl, x, type)) return false;
+    if (!cl->mma_checked) ag_cl_mma_check(cl);
+    return cl->mma;
+}
+
 /* Chooses the kind of kernel. Kernels for GPUs read x in vectors of four. */
-static variant choose_variant(const ag_cl_backend *cl, const ag_tensor *x, ag_dtype type) {
+static variant choose_variant(ag_cl_backend *cl, const ag_tensor *x, ag_dtype type) {
     const size_t k = ag_shape_cols(&x->shape);
     const size_t step = ag_dtype_is_quantized(type) ? BLOCK : 8;
     if (!cl->is_gpu || x->offset % 16 || k % 4) return ROWS;
     if (ag_shape_rows(&x->shape) > MATVEC_MOST) {
-        if (!ag_dtype_is_quantized(type)) return TILE;
-        return cl->mma && cl->device.max_group >= MMA_WG ? MMA : cl->vendor.half ? HALVES : TILE;
+        if (may_use_mma(cl, x, type)) return MMA;
+        return cl->vendor.half && ag_dtype_is_quantized(type) ? HALVES : TILE;
     }
     return k % step ? ROWS : MATVEC;
 }
@@ -136,7 +142,6 @@ static tiling tiling_of(const ag_cl_backend *cl, variant v) {
     if (v == ROWS)
         return (tiling){"matmul_rows.cl", "matmul_rows", 0, 1,
                         1}; /* a launch covers all rows of x */
-    if (v == MMA) return (tiling){"matmul_mma.cl", "matmul_mma", 64, 128, MMA_WG};
     if (v == HALVES) {
         return (tiling){"matmul_half.cl", "matmul_half", s->tile_m, s->tile_n, s->tile_wg};
     }
@@ -172,18 +177,23 @@ ag_status ag_cl_matmul_transposed(ag_backend *b, ag_tensor *y, const ag_tensor *
     if (!ag_cl_has_kernels(w->dtype)) return ag_cl_refuse_type(cl, "weights", w->dtype);
     if (w->layout != AG_CL_LAYOUT_PREPARED) return multiply_any(cl, y, x, w);
     const variant v = choose_variant(cl, x, w->dtype);
+    if (v == MMA) return ag_cl_mma(cl, &y, x, &w, 1);
     return v == MATVEC ? launch_matvec(cl, &y, x, &w, 1) : launch(cl, v, y, x, w);
 }
 
 ag_status ag_cl_matmul_group(ag_backend *b, ag_tensor *const y[], const ag_tensor *x,
                              const ag_tensor *const w[], size_t n) {
-    bool has_one_type = n <= MATVEC_WEIGHTS && ag_shape_rows(&x->shape);
+    ag_cl_backend *cl = ag_cl_of(b);
+    bool all_mma = ag_shape_rows(&x->shape) != 0;
+    bool has_one_type = all_mma && n <= MATVEC_WEIGHTS;
     for (size_t i = 0; i < n; i++) {
-        has_one_type =
-            has_one_type && w[i]->layout == AG_CL_LAYOUT_PREPARED && w[i]->dtype == w[0]->dtype;
+        const bool is_prepared = w[i]->layout == AG_CL_LAYOUT_PREPARED;
+        has_one_type = has_one_type && is_prepared && w[i]->dtype == w[0]->dtype;
+        all_mma = all_mma && is_prepared && choose_variant(cl, x, w[i]->dtype) == MMA;
     }
-    if (has_one_type && choose_variant(ag_cl_of(b), x, w[0]->dtype) == MATVEC) {
-        return launch_matvec(ag_cl_of(b), y, x, w, n);
+    if (all_mma) return ag_cl_mma(cl, y, x, w, n);
+    if (has_one_type && choose_variant(cl, x, w[0]->dtype) == MATVEC) {
+        return launch_matvec(cl, y, x, w, n);
     }
     for (size_t i = 0; i < n; i++) AG_TRY(ag_cl_matmul_transposed(b, y[i], x, w[i]));
     return AG_OK;

@@ -24,6 +24,21 @@ static ag_status read_switch(const char *variable, ag_cl_switch *out, ag_error *
     return AG_FAIL(err, INVALID, "%s is 0 or 1, not '%.20s'", variable, value);
 }
 
+static ag_status read_units(unsigned *out, ag_error *err) {
+    enum { UNITS_MAX = 4096 };
+    const char *value = value_of("AG_OPENCL_UNITS");
+    *out = 0;
+    if (!value) return AG_OK;
+    char *end;
+    const unsigned long n = strtoul(value, &end, 10);
+    if (*end || n < 1 || n > UNITS_MAX) {
+        return AG_FAIL(err, INVALID, "AG_OPENCL_UNITS is a number from 1 to %d, not '%.20s'",
+                       UNITS_MAX, value);
+    }
+    *out = (unsigned)n;
+    return AG_OK;
+}
+
 static ag_status read_emulated(unsigned *out, ag_error *err) {
     const char *value = value_of("AG_OPENCL_EMULATE");
     *out = 0;
@@ -75,6 +90,7 @@ ag_status ag_cl_switches_read(ag_cl_switches *s, ag_error *err) {
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         AG_TRY(read_switch(all[i].variable, all[i].to, err));
     }
+    AG_TRY(read_units(&s->units, err));
     AG_TRY(read_emulated(&s->emulated, err));
     const char *kernels = value_of("AG_OPENCL_KERNELS");
     if (kernels && !(s->kernels = ag_strdup(kernels))) {

@@ -1,174 +1,595 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* y[m,n] = x[m,k] * w[n,k]^T with a prepared weight of blocks and many rows of x, both rounded to
- * bfloat16 and summed in float, for NVIDIA's tensor cores (compute capability 8 and above). Other
- * devices emulate the same steps, slowly. Every row of x starts at a multiple of 16 bytes.
+/* y[m,n] = x[m,k] * w[n,k]^T with prepared weights and several rows of x, for NVIDIA's tensor cores
+ * (compute capability 8 and above). Both operands are F16, or BF16 with weights of that type; sums
+ * are floats. With weights of floats, x is the sum of two numbers of that type, so that its
+ * rounding adds no error. k is a multiple of 64. Other devices emulate the same steps, slowly.
  *
- * A work-group computes a tile of TILE_M x TILE_N, a block of 32 along k at a time. Local memory
- * has two copies of both inputs as pairs of bfloat16: one block is written while the other is read.
- * The stride of rows is 20 words, so that the 8 rows that a warp reads at a time use all 32 banks.
- */
+ * pack_rows first converts x. Then a work-group of matmul_mma computes a tile of TILE_M x TILE_N,
+ * STEP elements along k at a time. STAGES steps are in local memory: asynchronous copies fill later
+ * ones while one is multiplied. Weights stay in their planes (weights.cl) until a warp has them in
+ * registers: a warp has 32 columns, and lane 4 g + t has word t of the levels of row g of each
+ * group of eight. That word has the levels of elements 4 t to 4 t + 3 of each half of a block,
+ * where the instruction wants elements 2 t, 2 t + 1, 2 t + 8 and 2 t + 9. Therefore pack_rows
+ * orders each 16 elements of x: the even ones first. Weights of F16 and BF16 need no other order.
+ *
+ * With n_splits > 1, work-groups compute parts of k of the same tile. Each stores its sums, and the
+ * last one to finish adds them in the order of k. */
+#include "types.cl"
 #include "weights.cl"
 
-enum { TILE_M = 64, TILE_N = 128, TILE_WG = 256, WARP = 32, PAIRS = BLOCK / 2, PITCH = PAIRS + 4 };
-/* Each of the 2 x 4 warps computes 32 x 32 values: 2 x 4 tiles of 16 x 8. */
-enum { WARPS_M = 2, TILES_M = 2, TILES_N = 4 };
+#ifndef TILE_M
+#define TILE_M 64 /* rows of x: 16, 32, 64 or 128 */
+#endif
+#ifndef STAGES
+#define STAGES 2
+#endif
+enum { TILE_N = 128, GROUP = 128, WARP = 32, STEP = 64, TILES_M = TILE_M / 16, TILES_N = 4 };
+#define UNROLL _Pragma("unroll")
 
-static inline uint bfloat_bits(float f) {
-    const uint b = as_uint(f);
-    return isnan(f) ? b >> 16 | 0x40 : (b + 0x7fff + (b >> 16 & 1)) >> 16;
+/* ---- sizes of a stage in local memory ---- */
+
+/* Bytes of a row of w for a step: levels, then further bits. */
+#define ROW_BYTES (W_BLOCKS ? (W_Q8_0 ? 64 : W_TWO ? 16 : 32) : 128)
+#define HIGH_BYTES (W_Q6_K ? 16 : W_QH || W_THIRDS ? 8 : 0)
+/* Pieces of 16 bytes are ordered by piece, then row. The padding spreads the pieces of a row over
+ * the banks. */
+#define PIECES (ROW_BYTES / 16)
+#define PIECE_PITCH (TILE_N * 16 + 128 / PIECES % 128)
+/* Factors of a block: of each half, and bases after them. */
+#define FACTORS ((W_HALVES ? 2 : 1) * (W_BASE ? 2 : 1))
+#define FACTOR_BYTES (W_BLOCKS ? 2 * FACTORS * TILE_N * 2 : 0)
+
+#define X_PARTS (W_BLOCKS ? 1 : 2) /* a value of x is the sum of its parts */
+#define X_PART (TILE_M * STEP * 2)
+#define X_BYTES (X_PARTS * X_PART)
+#define HIGH_AT (X_BYTES + PIECES * PIECE_PITCH)
+#define FACTORS_AT (HIGH_AT + TILE_N * HIGH_BYTES)
+#define STAGE_BYTES (FACTORS_AT + FACTOR_BYTES)
+
+/* ---- copies from global to local memory ---- */
+
+#ifdef __NV_CL_C_VERSION
+static inline void copy16(__local uchar *to, __global const uchar *from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+                 :
+                 : "r"((uint)(size_t)to), "l"(from)
+                 : "memory");
+}
+static inline void copy8(__local uchar *to, __global const uchar *from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;"
+                 :
+                 : "r"((uint)(size_t)to), "l"(from)
+                 : "memory");
+}
+#define END_COPIES asm volatile("cp.async.commit_group;" ::: "memory")
+/* Waits until at most n stages are being filled. */
+#define WAIT_COPIES(n) asm volatile("cp.async.wait_group %0;" : : "n"(n) : "memory")
+#else
+static inline void copy16(__local uchar *to, __global const uchar *from) {
+    *(__local uint4 *)to = *(__global const uint4 *)from;
+}
+static inline void copy8(__local uchar *to, __global const uchar *from) {
+    *(__local uint2 *)to = *(__global const uint2 *)from;
+}
+#define END_COPIES
+#define WAIT_COPIES(n)
+#endif
+
+/* The weight of a work-group's tile. */
+typedef struct operand {
+    __global const uchar *w;
+    ulong scales_at, blocks; /* blocks: of all rows */
+    uint n, column0;
+} operand;
+
+/* Starts the copies of a step of x. x: the packed rows. */
+static inline void copy_x(__local uchar *stage, __global const uchar *x, uint row0, uint m, uint k,
+                          uint step) {
+    enum { PIECES_X = 8 * X_PARTS, STEP_BYTES = STEP * 2 * X_PARTS };
+    UNROLL for (uint i = get_local_id(0); i < TILE_M * PIECES_X; i += GROUP) {
+        const uint row = i / PIECES_X, piece = i % 8, part = i % PIECES_X / 8;
+        const ulong from = (ulong)min(row0 + row, m - 1) * (k / STEP * STEP_BYTES);
+        copy16(stage + part * X_PART + row * 128 + ((piece ^ row % 8) << 4),
+               x + from + step * STEP_BYTES + i % PIECES_X * 16);
+    }
 }
 
-/* Returns two values in a word, the first in the lower half. */
-static inline uint pair_of(float low, float high) {
+/* Starts the copies of a step of w. */
+static inline void copy_w(__local uchar *stage, operand o, uint k, uint step) {
+    const ulong row_bytes = (ulong)(k / STEP) * ROW_BYTES;
+    UNROLL for (uint i = get_local_id(0); i < TILE_N * PIECES; i += GROUP) {
+        const uint row = i / PIECES, piece = i % PIECES;
+        const ulong from = min(o.column0 + row, o.n - 1) * row_bytes + step * ROW_BYTES;
+        copy16(stage + X_BYTES + piece * PIECE_PITCH + row * 16, o.w + from + piece * 16);
+    }
+#if HIGH_BYTES
+    const ulong high_at = o.blocks * (W_TWO ? 8 : 16), high_bytes = (ulong)(k / STEP) * HIGH_BYTES;
+    const uint row = get_local_id(0);
+    __global const uchar *from =
+        o.w + high_at + min(o.column0 + row, o.n - 1) * high_bytes + step * HIGH_BYTES;
+    if (HIGH_BYTES == 16) copy16(stage + HIGH_AT + row * 16, from);
+    else copy8(stage + HIGH_AT + row * 8, from);
+#endif
+}
+
+#if W_BLOCKS
+/* The factors of a row for a step: a work-item loads those of one row. */
+typedef struct row_factors {
+    factors block[2];
+} row_factors;
+
+static inline row_factors load_row_factors(operand o, uint k, uint step) {
+    const ulong first =
+        (ulong)min(o.column0 + (uint)get_local_id(0), o.n - 1) * (k / BLOCK) + 2 * step;
+    row_factors out;
+    UNROLL for (uint b = 0; b < 2; b++) {
+        out.block[b] = load_factors(o.w, o.scales_at, o.blocks, first + b);
+    }
+    return out;
+}
+
+/* Stores factors so that a lane finds those of its four columns side by side. */
+static inline void store_row_factors(__local uchar *stage, row_factors f) {
+    const uint row = get_local_id(0), at = (row / 32 * 8 + row % 8) * TILES_N + row % 32 / 8;
+    __local half *to = (__local half *)(stage + FACTORS_AT) + at;
+    UNROLL for (uint b = 0; b < 2; b++) {
+        vstore_half_rte(f.block[b].d.x, 0, to + b * FACTORS * TILE_N);
+        if (W_HALVES) vstore_half_rte(f.block[b].d.y, 0, to + (b * FACTORS + 1) * TILE_N);
+        if (!W_BASE) continue;
+        const uint base = b * FACTORS + FACTORS / 2;
+        vstore_half_rte(f.block[b].base.x, 0, to + base * TILE_N);
+        if (W_HALVES) vstore_half_rte(f.block[b].base.y, 0, to + (base + 1) * TILE_N);
+    }
+}
+#endif
+
+/* ---- fragments ---- */
+
+#ifdef __NV_CL_C_VERSION
+/* Loads four matrices of 8 x 8 halves. A lane gives the address of a row of 16 bytes. */
+static inline uint4 load_matrices(__local const uchar *row) {
+    uint4 v;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"((uint)(size_t)row)
+                 : "memory");
+    return v;
+}
+#endif
+
+/* Loads word t of a piece of rows g, g + 8, g + 16 and g + 24 of the warp's columns. */
+static inline uint4 load_words(__local const uchar *pieces, uint lane) {
+#ifdef __NV_CL_C_VERSION
+    return load_matrices(pieces + lane * 16);
+#else
+    __local const uint *word = (__local const uint *)(pieces + lane / 4 * 16) + lane % 4;
+    return (uint4)(word[0], word[32], word[64], word[96]);
+#endif
+}
+
+#define PART(v, i) ((i) == 0 ? (v).x : (i) == 1 ? (v).y : (i) == 2 ? (v).z : (v).w)
+
+#if W_BLOCKS
+/* Returns two values as halves: of levels `first` and `first` + 2 of a word, times a factor, plus a
+ * base. Factors have two equal halves. */
+static inline uint pair_of_levels(uint levels, uint first, uint d, uint base) {
+    const bool is_signed = W_Q8_0 || W_TABLE;
+#ifdef __NV_CL_C_VERSION
+    /* A byte b after the byte 0x64 is the F16 number 1024 + b. */
+    const uint zero = (0x6400u + (is_signed ? 128 : W_MIDDLE)) * 0x10001u;
+    uint v, out;
+    asm("prmt.b32 %0, %1, %2, %3;"
+        : "=r"(v)
+        : "r"(levels), "r"(0x64646464u), "r"(first ? 0x4341u : 0x4240u));
+    asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(v) : "r"(v), "r"(zero));
+    if (W_BASE) asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(out) : "r"(v), "r"(d), "r"(base));
+    else asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(v), "r"(d));
+    return out;
+#else
+    const float scale = half_value((ushort)d), add = W_BASE ? half_value((ushort)base) : 0;
+    uint out = 0;
+    for (uint i = 0; i < 2; i++) {
+        const int level = levels >> 8 * (first + 2 * i) & 255;
+        const float v = (float)(level - (is_signed ? 128 : W_MIDDLE));
+        out |= (uint)half_bits(fma(v, scale, add)) << 16 * i;
+    }
+    return out;
+#endif
+}
+
+/* Returns both halves of a word equal to its half `i`. */
+static inline uint twice(uint pair, uint i) {
 #ifdef __NV_CL_C_VERSION
     uint out;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
+    asm("prmt.b32 %0, %1, %1, %2;" : "=r"(out) : "r"(pair), "r"(i ? 0x3232u : 0x1010u));
     return out;
 #else
-    return bfloat_bits(low) | bfloat_bits(high) << 16;
+    return (pair >> 16 * i & 0xffff) * 0x10001u;
 #endif
 }
 
-/* Adds a product of 16 x 16 and 16 x 8. With lane = 4 g + t, c[0..1] are columns 2 t and 2 t + 1 of
- * row g, and c[2..3] of row g + 8. a and b are the first rows of the tiles of x and w, at the
- * step's first pair. */
-static inline void multiply_add(float *c, __local const uint *a, __local const uint *b, uint lane) {
-    const uint g = lane / 4, t = lane % 4;
+/* Holds a lane's values of a block of its four columns. */
+typedef struct block_words {
+    uint4 low, high;        /* words of levels of elements 0 to 15 and 16 to 31 */
+    uint2 factors[FACTORS]; /* halves of the four columns */
+} block_words;
+
+/* Returns the levels, one in each byte, from the lower bits and the further bits of a block. */
+static inline uint join_levels(uint low, uint above, uint lane) {
+    const uint v = with_high(low, above, lane % 4);
+    return W_Q8_0 || W_TABLE ? v ^ 0x80808080u : v;
+}
+
+/* Loads block b of a step. stage: of the warp's columns. */
+static inline block_words load_block(__local const uchar *stage, uint warp, uint lane, uint b) {
+    __local const uchar *pieces = stage + X_BYTES + warp * (WARP * 16);
+    block_words out;
+    UNROLL for (uint i = 0; i < FACTORS; i++) {
+        __local const uchar *at = stage + FACTORS_AT + (b * FACTORS + i) * (TILE_N * 2);
+        out.factors[i] = *(__local const uint2 *)(at + (warp * 8 + lane / 4) * 8);
+    }
+    uint low[4], high[4];
+#if W_Q8_0
+    const uint4 first = load_words(pieces + 2 * b * PIECE_PITCH, lane);
+    const uint4 second = load_words(pieces + (2 * b + 1) * PIECE_PITCH, lane);
+#elif !W_TWO
+    const uint4 both = load_words(pieces + b * PIECE_PITCH, lane);
+#endif
+    UNROLL for (uint j = 0; j < 4; j++) {
+        uint2 above = 0;
+#if W_Q6_K
+        above = *(__local const uint2 *)(stage + HIGH_AT + (warp * WARP + lane / 4 + 8 * j) * 16 +
+                                         b * 8);
+#elif HIGH_BYTES
+        const uint bits =
+            *(__local const uint *)(stage + HIGH_AT + (warp * WARP + lane / 4 + 8 * j) * 8 + b * 4);
+        above = (uint2)(bits, bits >> 4);
+#endif
+#if W_Q8_0
+        low[j] = PART(first, j);
+        high[j] = PART(second, j);
+#elif W_TWO
+        const uint2 two = *(__local const uint2 *)(pieces + (lane / 4 + 8 * j) * 16 + b * 8);
+        low[j] = two.x >> lane % 4 * 2 & 0x03030303u;
+        high[j] = two.y >> lane % 4 * 2 & 0x03030303u;
+#else
+        low[j] = PART(both, j) & 0x0f0f0f0fu;
+        high[j] = PART(both, j) >> 4 & 0x0f0f0f0fu;
+#endif
+        low[j] = join_levels(low[j], above.x, lane);
+        high[j] = join_levels(high[j], above.y, lane);
+    }
+    out.low = (uint4)(low[0], low[1], low[2], low[3]);
+    out.high = (uint4)(high[0], high[1], high[2], high[3]);
+    return out;
+}
+
+/* Returns the operand of column group j for elements 16 s to 16 s + 15 of the block. */
+static inline uint2 fragment_of(block_words w, uint s, uint j) {
+    const uint levels = s ? PART(w.high, j) : PART(w.low, j);
+    const bool second = W_HALVES && s;
+    const uint2 d = second ? w.factors[FACTORS > 1] : w.factors[0];
+    const uint2 base = second ? w.factors[FACTORS - 1] : w.factors[FACTORS / 2];
+    const uint scale = twice(j < 2 ? d.x : d.y, j % 2);
+    const uint add = W_BASE ? twice(j < 2 ? base.x : base.y, j % 2) : 0;
+    return (uint2)(pair_of_levels(levels, 0, scale, add), pair_of_levels(levels, 1, scale, add));
+}
+#else
+/* Holds a lane's values of 32 elements of its four columns: words of the pieces of 8 elements. */
+typedef struct block_words {
+    uint4 piece[4];
+} block_words;
+
+static inline block_words load_block(__local const uchar *stage, uint warp, uint lane, uint b) {
+    block_words out;
+    UNROLL for (uint i = 0; i < 4; i++) {
+        out.piece[i] =
+            load_words(stage + X_BYTES + warp * (WARP * 16) + (4 * b + i) * PIECE_PITCH, lane);
+    }
+    return out;
+}
+
+static inline uint2 fragment_of(block_words w, uint s, uint j) {
+    return s ? (uint2)(PART(w.piece[2], j), PART(w.piece[3], j))
+             : (uint2)(PART(w.piece[0], j), PART(w.piece[1], j));
+}
+#endif
+
+/* ---- products ---- */
+
 #ifdef __NV_CL_C_VERSION
-    a += g * PITCH + t;
-    b += g * PITCH + t;
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+#if W_BF16
+#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+#else
+#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+#endif
+/* Adds a product of 16 x 16 and 16 x 8. With lane = 4 g + t, c[0..1] are columns 2 t and 2 t + 1 of
+ * row g, and c[2..3] of row g + 8. */
+static inline void multiply_add(float *c, uint4 a, uint2 b) {
+    asm volatile(MMA "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[8 * PITCH]), "r"(a[4]), "r"(a[8 * PITCH + 4]), "r"(b[0]),
-                   "r"(b[4]));
-#else
-    for (uint i = 0; i < 4; i++) {
-        __local const uint *row = a + (g + i / 2 * 8) * PITCH,
-                           *column = b + (2 * t + i % 2) * PITCH;
-        for (uint p = 0; p < 8; p++) {
-            c[i] = fma(as_float(row[p] << 16), as_float(column[p] << 16), c[i]);
-            c[i] = fma(as_float(row[p] & 0xffff0000u), as_float(column[p] & 0xffff0000u), c[i]);
+                 : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y));
+}
+
+static inline void multiply_block(float c[TILES_M][TILES_N][4], __local const uchar *stage,
+                                  uint warp, uint lane, uint b) {
+    const block_words w = load_block(stage, warp, lane, b);
+    const uint row = lane % 16;
+    UNROLL for (uint s = 0; s < 2; s++) {
+        const uint piece = 2 * (2 * b + s) + lane / 16;
+        uint2 f[TILES_N];
+        UNROLL for (uint j = 0; j < TILES_N; j++) f[j] = fragment_of(w, s, j);
+        UNROLL for (uint part = 0; part < X_PARTS; part++) {
+            __local const uchar *x = stage + part * X_PART + row * 128;
+            UNROLL for (uint i = 0; i < TILES_M; i++) {
+                const uint4 a = load_matrices(x + i * (16 * 128) + ((piece ^ row % 8) << 4));
+                UNROLL for (uint j = 0; j < TILES_N; j++) multiply_add(c[i][j], a, f[j]);
+            }
         }
     }
-#endif
 }
-
-/* Half a block of a row of w, loaded before it is stored to local memory. */
-typedef struct half_block {
-    uint4 quants; /* Q8_0: 16 bytes; nibbles: 8 bytes in x and y; two bits: the whole block */
-    uint2 above;  /* further bits of the whole block */
-    factors f;
-} half_block;
-
-static inline half_block load_half(__global const uchar *w, ulong scales_at, ulong all_blocks,
-                                   ulong b, uint which) {
-    half_block out;
-    out.f = load_factors(w, scales_at, all_blocks, b);
-#if W_Q8_0
-    out.quants = ((__global const uint4 *)w)[2 * b + which];
-    out.above = 0;
+#define EXCHANGE
+#define EXCHANGED
 #else
-    out.quants = (uint4)(((__global const uint2 *)w)[W_TWO ? b : 2 * b + which], 0, 0);
-    out.above = load_high(w, all_blocks, b);
-#endif
-    return out;
+static inline float value_of_bits(uint bits) {
+    return W_BF16 ? bfloat_value((ushort)bits) : half_value((ushort)bits);
 }
 
-static inline void store_four(__local uint *to, float4 v) {
-    to[0] = pair_of(v.x, v.y);
-    to[1] = pair_of(v.z, v.w);
-}
-
-/* Stores half a block. row: the pairs of the whole block. */
-static inline void store_half(__local uint *row, half_block h, uint which) {
-    const float2 d = h.f.d, base = h.f.base;
-#if W_Q8_0
-    row += which * 8;
-    store_four(row, values_of(h.quants.x, d.x, base.x));
-    store_four(row + 2, values_of(h.quants.y, d.x, base.x));
-    store_four(row + 4, values_of(h.quants.z, d.x, base.x));
-    store_four(row + 6, values_of(h.quants.w, d.x, base.x));
-#else
-    const uint p = 2 * which;
-#if W_TWO
-    const uint2 two = h.quants.xy >> 2 * p;
-    const uint2 low = (uint2)(two.x, two.x >> 2) & 0x03030303u;
-    const uint2 high = (uint2)(two.y, two.y >> 2) & 0x03030303u;
-#else
-    const uint2 low = h.quants.xy & 0x0f0f0f0fu, high = h.quants.xy >> 4 & 0x0f0f0f0fu;
-#endif
-    row += which * 4;
-    store_four(row, values_of(with_high(low.x, h.above.x, p), d.x, base.x));
-    store_four(row + 2, values_of(with_high(low.y, h.above.x, p + 1), d.x, base.x));
-    store_four(row + 8, values_of(with_high(high.x, h.above.y, p), d.y, base.y));
-    store_four(row + 10, values_of(with_high(high.y, h.above.y, p + 1), d.y, base.y));
-#endif
-}
-
-/* Work-groups of TILE_WG: dimension 0 is tiles by columns, 1 by rows. */
-__kernel __attribute__((reqd_work_group_size(TILE_WG, 1, 1))) void
-matmul_mma(__global uchar *y, ulong y_at, __global const uchar *x, ulong x_at,
-           __global const uchar *w, ulong scales_at, uint m, uint n, uint k) {
-    __local uint xs[2][TILE_M * PITCH], ws[2][TILE_N * PITCH];
-    const uint lid = get_local_id(0), lane = lid % WARP, warp = lid / WARP;
-    const uint warp_row = warp % WARPS_M * 16 * TILES_M, warp_column = warp / WARPS_M * 8 * TILES_N;
-    const size_t row0 = get_group_id(1) * TILE_M, column0 = get_group_id(0) * TILE_N;
-    const uint n_blocks = k / BLOCK;
-    const ulong all_blocks = (ulong)n * n_blocks;
-
-    /* A work-item loads two quads of x, 32 rows apart, and half a block of w. */
-    const uint x_row = lid / 8, x_quad = lid % 8, w_row = lid / 2, w_half = lid % 2;
-    __global const float *in = (__global const float *)(x + x_at) + 4 * x_quad;
-    __global const float *in0 = in + min(row0 + x_row, (size_t)m - 1) * k;
-    __global const float *in1 = in + min(row0 + x_row + 32, (size_t)m - 1) * k;
-    const ulong w_block = min(column0 + w_row, (size_t)n - 1) * n_blocks;
-
-    float c[TILES_M][TILES_N][4];
-#pragma unroll
-    for (uint i = 0; i < TILES_M; i++) {
-#pragma unroll
+/* The same steps: lanes exchange their fragments of w through local memory. */
+static inline void multiply_block(float c[TILES_M][TILES_N][4], __local const uchar *stage,
+                                  uint warp, uint lane, uint b,
+                                  __local uint2 exchange[2][TILES_N][GROUP]) {
+    const block_words w = load_block(stage, warp, lane, b);
+    for (uint s = 0; s < 2; s++) {
         for (uint j = 0; j < TILES_N; j++) {
-            c[i][j][0] = c[i][j][1] = c[i][j][2] = c[i][j][3] = 0;
+            exchange[s][j][warp * WARP + lane] = fragment_of(w, s, j);
         }
     }
-    float4 x0 = *(__global const float4 *)in0, x1 = *(__global const float4 *)in1;
-    half_block h = load_half(w, scales_at, all_blocks, w_block, w_half);
-    for (uint b = 0; b < n_blocks; b++) {
-        __local uint *xb = xs[b % 2], *wb = ws[b % 2];
-        store_four(xb + x_row * PITCH + 2 * x_quad, x0);
-        store_four(xb + (x_row + 32) * PITCH + 2 * x_quad, x1);
-        store_half(wb + w_row * PITCH, h, w_half);
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (b + 1 < n_blocks) {
-            x0 = *(__global const float4 *)(in0 + (b + 1) * BLOCK);
-            x1 = *(__global const float4 *)(in1 + (b + 1) * BLOCK);
-            h = load_half(w, scales_at, all_blocks, w_block + b + 1, w_half);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint p = 0; p < 32; p++) { /* position in the order of pack_rows */
+        const uint s = p / 16, t = p % 8 / 2, piece = 4 * b + p / 8;
+        float column[TILES_N][2];
+        for (uint j = 0; j < TILES_N; j++) {
+            for (uint e = 0; e < 2; e++) {
+                const uint from = warp * WARP + (lane % 4 * 2 + e) * 4 + t;
+                const uint2 pairs = exchange[s][j][from];
+                const uint pair = p % 16 < 8 ? pairs.x : pairs.y;
+                column[j][e] = value_of_bits(pair >> 16 * (p % 2) & 0xffff);
+            }
         }
-#pragma unroll
-        for (uint step = 0; step < PAIRS; step += 8) {
-#pragma unroll
-            for (uint i = 0; i < TILES_M; i++) {
-#pragma unroll
-                for (uint j = 0; j < TILES_N; j++) {
-                    multiply_add(c[i][j], xb + (warp_row + 16 * i) * PITCH + step,
-                                 wb + (warp_column + 8 * j) * PITCH + step, lane);
+        for (uint i = 0; i < 2 * TILES_M; i++) {
+            const uint row = 8 * i + lane / 4;
+            __local const uchar *at = stage + row * 128 + ((piece ^ row % 8) << 4);
+            float a = value_of_bits(((__local const ushort *)at)[p % 8]);
+            if (X_PARTS > 1) a += value_of_bits(((__local const ushort *)(at + X_PART))[p % 8]);
+            for (uint j = 0; j < TILES_N; j++) {
+                for (uint e = 0; e < 2; e++) {
+                    const uint to = i % 2 * 2 + e;
+                    c[i / 2][j][to] = fma(a, column[j][e], c[i / 2][j][to]);
                 }
             }
         }
     }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+#define EXCHANGE __local uint2 exchange[2][TILES_N][GROUP];
+#define EXCHANGED , exchange
+#endif
 
-    __global float *out = (__global float *)(y + y_at);
-#pragma unroll
-    for (uint i = 0; i < TILES_M; i++) {
-#pragma unroll
-        for (uint j = 0; j < TILES_N; j++) {
-#pragma unroll
-            for (uint l = 0; l < 4; l++) {
-                const size_t row = row0 + warp_row + 16 * i + lane / 4 + l / 2 * 8;
-                const size_t column = column0 + warp_column + 8 * j + lane % 4 * 2 + l % 2;
-                if (row < m && column < n) out[row * n + column] = c[i][j][l];
+/* ---- partial sums of work-groups that share a tile ---- */
+
+/* Orders this work-item's accesses to global memory for all work-groups. */
+static inline void fence_device(void) {
+#ifdef __NV_CL_C_VERSION
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
+#else
+    mem_fence(CLK_GLOBAL_MEM_FENCE);
+#endif
+}
+
+static inline float4 load_sums(volatile __global const float4 *p) {
+#ifdef __NV_CL_C_VERSION
+    float4 v;
+    asm volatile("ld.global.cg.v4.f32 {%0,%1,%2,%3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "l"(p)
+                 : "memory");
+    return v;
+#else
+    return *p;
+#endif
+}
+
+/* Stores this group's sums. Returns true in the last group of the tile, with all sums added.
+ * count: 0 before and after. */
+static inline bool join_splits(float c[TILES_M][TILES_N][4], __global float4 *parts,
+                               volatile __global uint *count, uint split, uint n_splits,
+                               __local uint *finished) {
+    enum { EACH = TILES_M * TILES_N * GROUP };
+    const uint lid = get_local_id(0);
+    __global float4 *mine = parts + (ulong)split * EACH + lid;
+    UNROLL for (uint i = 0; i < TILES_M; i++) UNROLL for (uint j = 0; j < TILES_N; j++) {
+        mine[(i * TILES_N + j) * GROUP] = (float4)(c[i][j][0], c[i][j][1], c[i][j][2], c[i][j][3]);
+    }
+    fence_device();
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    if (lid == 0) {
+        *finished = atomic_inc(count) + 1;
+        if (*finished == n_splits) *count = 0;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    if (*finished != n_splits) return false;
+    fence_device();
+    UNROLL for (uint i = 0; i < TILES_M; i++) UNROLL for (uint j = 0; j < TILES_N; j++) {
+        float4 sum = 0;
+        for (uint s = 0; s < n_splits; s++) {
+            sum += load_sums(parts + (ulong)s * EACH + (i * TILES_N + j) * GROUP + lid);
+        }
+        c[i][j][0] = sum.x;
+        c[i][j][1] = sum.y;
+        c[i][j][2] = sum.z;
+        c[i][j][3] = sum.w;
+    }
+    return true;
+}
+
+/* ---- kernels ---- */
+
+/* Writes the sums, times the factor of each row of x. */
+static inline void store_tile(float c[TILES_M][TILES_N][4], __global float *y,
+                              __global const float *factors, uint row0, uint column0, uint m,
+                              uint n, uint lane) {
+    const bool is_paired = n % 2 == 0 && (size_t)y % 8 == 0;
+    UNROLL for (uint i = 0; i < 2 * TILES_M; i++) {
+        const uint row = row0 + 8 * i + lane / 4;
+        if (row >= m) continue;
+        const float factor = factors[row];
+        UNROLL for (uint j = 0; j < TILES_N; j++) {
+            const uint column = column0 + 8 * j + lane % 4 * 2;
+            const float a = c[i / 2][j][i % 2 * 2] * factor;
+            const float b = c[i / 2][j][i % 2 * 2 + 1] * factor;
+            __global float *to = y + (ulong)row * n + column;
+            if (is_paired && column < n) {
+                *(__global float2 *)to = (float2)(a, b);
+            } else {
+                if (column < n) to[0] = a;
+                if (column + 1 < n) to[1] = b;
             }
         }
     }
+}
+
+/* Stores 16 values in the order and type that matmul_mma reads. */
+static inline void store_packed(__global ushort *to, float16 v) {
+#if W_BF16
+    const uint16 bits = as_uint16(v), high = bits + 0x7fff + (bits >> 16 & 1);
+    const uint16 first = isnan(v) ? (uint16)0x7fc0 : high >> 16;
+    const float16 rest = v - as_float16(first << 16);
+    const uint16 more = as_uint16(rest), second = (more + 0x7fff + (more >> 16 & 1)) >> 16;
+    vstore16(convert_ushort16(first), 0, to);
+    vstore16(convert_ushort16(isfinite(v) ? second : (uint16)0), 0, to + STEP);
+#elif W_F16
+    vstore_half16_rte(v, 0, (__global half *)to);
+    const float16 rest = v - vload_half16(0, (__global const half *)to);
+    vstore_half16_rte(isfinite(v) ? rest : (float16)0, 0, (__global half *)(to + STEP));
+#else
+    vstore_half8_rte(v.even, 0, (__global half *)to);
+    vstore_half8_rte(v.odd, 0, (__global half *)to + 8);
+#endif
+}
+
+/* Returns the largest magnitude of the group's finite values. */
+static inline float find_largest(__global const float *in, uint k, __local float *largest) {
+    const uint lid = get_local_id(0);
+    float mine = 0;
+    for (uint i = lid * 4; i < k; i += GROUP * 4) {
+        const float4 v = fabs(*(__global const float4 *)(in + i));
+        const float4 finite = isfinite(v) ? v : (float4)0;
+        mine = fmax(fmax(fmax(mine, finite.x), finite.y), fmax(finite.z, finite.w));
+    }
+    largest[lid] = mine;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint i = GROUP / 2; i > 0; i /= 2) {
+        if (lid < i) largest[lid] = fmax(largest[lid], largest[lid + i]);
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    return largest[0];
+}
+
+/* Converts rows of x for matmul_mma: x times a power of two that makes the largest finite value of
+ * the row nearly 2^14, and the inverse of that factor. A work-group for each row. */
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
+pack_rows(__global uchar *out, ulong factors_at, __global const uchar *x, ulong x_at, uint k) {
+    __local float largest[GROUP];
+    const uint lid = get_local_id(0), row = get_group_id(0);
+    __global const float *in = (__global const float *)(x + x_at) + (ulong)row * k;
+    const float max_value = find_largest(in, k, largest);
+    const int exponent = max_value > 0x1p-100f ? 13 - ilogb(max_value) : 0;
+    const float factor = ldexp(1.0f, exponent);
+    if (lid == 0) ((__global float *)(out + factors_at))[row] = ldexp(1.0f, -exponent);
+    __global ushort *to = (__global ushort *)out + (ulong)row * k * X_PARTS;
+    for (uint i = lid * 16; i < k; i += GROUP * 16) {
+        store_packed(to + i / STEP * (STEP * X_PARTS) + i % STEP, vload16(0, in + i) * factor);
+    }
+}
+
+#define WEIGHT_PARAMS(i) \
+    __global uchar *y##i, ulong y_at##i, __global const uchar *w##i, ulong scales_at##i, uint n##i
+
+/* Computes the products of up to three weights with one x. Work-groups: dimension 0 is tiles by
+ * rows of x, 1 by columns of all weights, 2 parts of k. packed: what pack_rows wrote.
+ * parts: sums of groups that share a tile; counts: a zero for each tile. */
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
+matmul_mma(__global const uchar *packed, ulong factors_at, WEIGHT_PARAMS(0), WEIGHT_PARAMS(1),
+           WEIGHT_PARAMS(2), uint m, uint k, uint n_splits, __global uchar *parts, ulong parts_at,
+           __global uint *counts) {
+    __local uchar stages[STAGES * STAGE_BYTES] __attribute__((aligned(128)));
+    __local uint finished;
+    EXCHANGE
+    const uint lid = get_local_id(0), lane = lid % WARP, warp = lid / WARP;
+    const uint row0 = get_group_id(0) * TILE_M, column_tile = get_group_id(1);
+    const uint split = get_group_id(2);
+    const uint tiles0 = (n0 + TILE_N - 1) / TILE_N, tiles1 = (n1 + TILE_N - 1) / TILE_N;
+    operand o = {w0, scales_at0, 0, n0, column_tile * TILE_N};
+    __global float *y = (__global float *)(y0 + y_at0);
+    if (column_tile >= tiles0 + tiles1) {
+        o = (operand){w2, scales_at2, 0, n2, (column_tile - tiles0 - tiles1) * TILE_N};
+        y = (__global float *)(y2 + y_at2);
+    } else if (column_tile >= tiles0) {
+        o = (operand){w1, scales_at1, 0, n1, (column_tile - tiles0) * TILE_N};
+        y = (__global float *)(y1 + y_at1);
+    }
+    o.blocks = (ulong)o.n * (k / BLOCK);
+    const uint all_steps = k / STEP;
+    const uint first = all_steps * split / n_splits, end = all_steps * (split + 1) / n_splits;
+
+    float c[TILES_M][TILES_N][4];
+    UNROLL for (uint i = 0; i < TILES_M; i++) UNROLL for (uint j = 0; j < TILES_N; j++) {
+        c[i][j][0] = c[i][j][1] = c[i][j][2] = c[i][j][3] = 0;
+    }
+    for (uint i = 0; i < STAGES - 1; i++) {
+        if (first + i < end) {
+            __local uchar *stage = stages + i * STAGE_BYTES;
+            copy_x(stage, packed, row0, m, k, first + i);
+            copy_w(stage, o, k, first + i);
+#if W_BLOCKS
+            store_row_factors(stage, load_row_factors(o, k, first + i));
+#endif
+        }
+        END_COPIES;
+    }
+    uint now = 0, later = STAGES - 1;
+    for (uint step = first; step < end; step++) {
+        WAIT_COPIES(STAGES - 2);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        __local uchar *next = stages + later * STAGE_BYTES;
+        const bool is_next = step + STAGES - 1 < end;
+#if W_BLOCKS
+        row_factors f;
+#endif
+        if (is_next) {
+            copy_x(next, packed, row0, m, k, step + STAGES - 1);
+            copy_w(next, o, k, step + STAGES - 1);
+#if W_BLOCKS
+            f = load_row_factors(o, k, step + STAGES - 1);
+#endif
+        }
+        END_COPIES;
+        UNROLL for (uint b = 0; b < 2; b++) {
+            multiply_block(c, stages + now * STAGE_BYTES, warp, lane, b EXCHANGED);
+        }
+#if W_BLOCKS
+        if (is_next) store_row_factors(next, f);
+#endif
+        now = now + 1 == STAGES ? 0 : now + 1;
+        later = later + 1 == STAGES ? 0 : later + 1;
+    }
+    if (n_splits > 1) {
+        const uint tile = column_tile * get_num_groups(0) + get_group_id(0);
+        __global float4 *sums = (__global float4 *)(parts + parts_at) +
+                                (ulong)tile * n_splits * (TILES_M * TILES_N * GROUP);
+        if (!join_splits(c, sums, counts + tile, split, n_splits, &finished)) return;
+    }
+    store_tile(c, y, (__global const float *)(packed + factors_at), row0, o.column0 + warp * WARP,
+               m, o.n, lane);
 }
