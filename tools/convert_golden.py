@@ -4,7 +4,7 @@
 
 usage: convert_golden.py LLAMA_CPP_DIR MODELS_DIR OUT_DIR [NAME ...]
 LLAMA_CPP_DIR holds convert_hf_to_gguf.py and conversion/, as vendor/llama.cpp of the sdist of llama-cpp-python does; needs the
-PyPI packages torch, transformers, safetensors, numpy and sentencepiece; no network. MODELS_DIR: tests/data/golden/models.
+PyPI packages torch, transformers, safetensors, numpy and sentencepiece; no network. MODELS_DIR: golden-models of a build directory.
 The vocabulary is replaced by the tokenizer model "none" with as many tokens as the configuration says; matrices are BF16, as in the files.
 Afterwards: test_golden NAME gguf OUT_DIR/NAME.gguf
 """

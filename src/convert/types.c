@@ -189,6 +189,14 @@ static void log_fallback(const choice *c, const ag_out_tensor *t, ag_dtype desir
     c->params->log(c->params->log_user, AG_LOG_INFO, line);
 }
 
+/* Returns the type that the tensor's role gives. Tensors in MXFP4 were trained in it: another
+ * quantised type would lose values and need more bits. */
+static ag_dtype type_without_pattern(const choice *c, const ag_out_tensor *t, ag_dtype from) {
+    const ag_dtype type = type_by_role(c, t);
+    const bool stays = from == AG_MXFP4 && ag_dtype_is_quantized(type) && !c->params->requantize;
+    return stays ? from : type;
+}
+
 static ag_status choose_type(const choice *c, ag_out_tensor *t, size_t *n_fallback, ag_error *err) {
     const ag_dtype from = ag_out_source_type(t), quantized = c->file->type;
     ag_dtype desired;
@@ -199,7 +207,7 @@ static ag_status choose_type(const choice *c, ag_out_tensor *t, size_t *n_fallba
     }
     const ag_quantize_params *p = c->params;
     if (!ag_tensor_type_find(p->tensor_types, p->n_tensor_types, t->name, &desired)) {
-        desired = type_by_role(c, t);
+        desired = type_without_pattern(c, t, from);
     }
     t->type = ag_weight_type_fitting(desired, ag_shape_cols(&t->shape), AG_F16);
     if (t->type != desired) {

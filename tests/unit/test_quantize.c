@@ -328,6 +328,35 @@ static void keeps_bytes_of_tensors_with_the_same_type(void **state) {
     quantize(&(ag_quantize_params){.type = "f32"}, NULL);
 }
 
+static void keeps_matrices_that_are_mxfp4(void **state) {
+    (void)state;
+    static const ag_tensor_type mxfp4 = {"ffn_down", AG_MXFP4}, q5_0 = {"ffn_down", AG_Q5_0};
+    static const char name[] = "blk.3.ffn_down.weight";
+    ag_tensor before, after;
+    write_model(3, 0);
+    quantize(&(ag_quantize_params){.type = "f32", .tensor_types = &mxfp4, .n_tensor_types = 1},
+             NULL);
+    assert_int_equal(rename(path, source), 0);
+    quantize(&(ag_quantize_params){.type = "q4_k_m"}, NULL);
+    ag_weight_source *from = open_file(source), *to = open_file(path);
+    assert_int_equal(type_of(to, name), AG_MXFP4);
+    assert_int_equal(type_of(to, "blk.3.attn_q.weight"), AG_Q4_K);
+    assert_int_equal(ag_source_map(from, ag_source_find(from, name), &before, NULL), AG_OK);
+    assert_int_equal(ag_source_map(to, ag_source_find(to, name), &after, NULL), AG_OK);
+    assert_memory_equal(ag_tensor_data(&before), ag_tensor_data(&after),
+                        32 * ag_dtype_row_bytes(AG_MXFP4, WIDE));
+    ag_source_destroy(from);
+    ag_source_destroy(to);
+    quantize(&(ag_quantize_params){.type = "q4_0", .requantize = true}, NULL);
+    to = open_file(path);
+    assert_int_equal(type_of(to, name), AG_Q4_0);
+    ag_source_destroy(to);
+    remove(path);
+    assert_refused(
+        &(ag_quantize_params){.type = "q4_0", .tensor_types = &q5_0, .n_tensor_types = 1}, AG_DTYPE,
+        "would be rounded again");
+}
+
 static void rejects_impossible_conversions(void **state) {
     (void)state;
     static const ag_tensor_type empty = {"", AG_F16}, ids = {"attn_q", AG_I32};
@@ -515,6 +544,7 @@ int main(void) {
         cmocka_unit_test(values_match_the_search),
         cmocka_unit_test(bytes_do_not_depend_on_threads),
         cmocka_unit_test(keeps_bytes_of_tensors_with_the_same_type),
+        cmocka_unit_test(keeps_matrices_that_are_mxfp4),
         cmocka_unit_test(rejects_impossible_conversions),
         cmocka_unit_test(rejects_models_that_gguf_cannot_describe),
         cmocka_unit_test(does_not_replace_existing_files),
