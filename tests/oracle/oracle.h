@@ -162,6 +162,9 @@ void oracle_attention_softcap(const oracle_case *c, oracle_run *run);
 void oracle_attention_window_softcap(const oracle_case *c, oracle_run *run);
 void oracle_attention_most(const oracle_case *c, oracle_run *run);
 void oracle_attention_window_softcap_most(const oracle_case *c, oracle_run *run);
+void oracle_attention_sinks(const oracle_case *c, oracle_run *run);
+void oracle_attention_sinks_most(const oracle_case *c, oracle_run *run);
+void oracle_attention_sinks_weights(const oracle_case *c, oracle_run *run);
 void oracle_attention_weights(const oracle_case *c, oracle_run *run);
 void oracle_attention_weights_softcap(const oracle_case *c, oracle_run *run);
 /* Returns whether matrix units would run a case with m queries and heads of k values. */

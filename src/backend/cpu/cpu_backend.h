@@ -120,7 +120,7 @@ ag_status ag_cpu_attention_reserve(ag_backend *b, const ag_attention_limits *lim
 
 /* ops_window_scores.c */
 /* Returns whether seq needs only the attention weights of windows, and each window fits
- * ag_window_scores_fn. ag_cpu_attention() then calls ag_cpu_window_scores(). */
+ * ag_window_scores_fn. Without sinks ag_cpu_attention() then calls ag_cpu_window_scores(). */
 bool ag_cpu_scores_windows(const ag_attention_seq *seq);
 ag_status ag_cpu_window_scores(ag_cpu_backend *cpu, const ag_tensor *q, const ag_attention_seq *seq,
                                const ag_attention_params *params);
