@@ -115,7 +115,9 @@ static ag_dtype type_by_role(const choice *c, const ag_out_tensor *t) {
         return c->file->is_mixed && values_get_more_bits(c->model, layer) ? AG_Q6_K : type;
     }
     if (ends_with(t->name, "attn_qkv.weight")) return c->file->is_mixed ? AG_Q5_K : type;
-    if (!ends_with(t->name, "ffn_down.weight")) return type;
+    const bool is_down =
+        ends_with(t->name, "ffn_down.weight") || ends_with(t->name, "ffn_down_exps.weight");
+    if (!is_down) return type;
     if (c->file->is_mixed && gets_more_bits(layer, n_layers)) return AG_Q6_K;
     /* With importance, formats with few levels around 0 round the first layers badly. */
     const bool guarded = c->params->imatrix && layer < n_layers / 8;

@@ -6,12 +6,12 @@
 ag_status ag_model_weights_find(const ag_weight_source *source, const ag_weight_spec *spec,
                                 const ag_source_tensor **out, ag_error *err) {
     AG_TRY(ag_source_require(source, spec->name, out, err));
-    const size_t rows = spec->order.file_rows ? spec->order.file_rows : spec->rows;
-    ag_shape shape =
-        spec->kind == AG_WEIGHT_VECTOR ? ag_shape_1d(rows) : ag_shape_2d(rows, spec->cols);
+    const ag_shape shape = ag_weight_file_shape(spec);
     if (ag_shape_equal(&(*out)->shape, &shape)) return AG_OK;
-    const ag_shape filter = ag_shape_3d(rows, 1, spec->cols);
+    const ag_shape filter = ag_shape_3d(ag_shape_rows(&shape), 1, spec->cols);
     if (spec->kind == AG_WEIGHT_FILTER && ag_shape_equal(&(*out)->shape, &filter)) return AG_OK;
+    const ag_shape row = ag_shape_1d(spec->cols); /* GGUF files have no dimension for one row */
+    if (spec->keeps_f32 && spec->rows == 1 && ag_shape_equal(&(*out)->shape, &row)) return AG_OK;
     char expected[64], found[64];
     return AG_FAIL(err, SHAPE, "%s: tensor %s is %s, the configuration needs %s",
                    ag_source_file_path(source, (*out)->file), spec->name,
@@ -30,6 +30,21 @@ static void find_naming(ag_model_spec *s, const ag_weight_source *source) {
         if (ag_source_find(source, embedding.name)) return;
     }
     ag_tensor_naming(0, s); /* messages then use the usual names */
+}
+
+/* Chooses the naming of experts under which the source has the first layer's, or the first of the
+ * source's format. */
+static void find_expert_naming(ag_model_spec *s, const ag_weight_source *source) {
+    uint32_t layer = 0;
+    while (layer < s->n_layers && !ag_spec_layer(s, layer)->experts.route.n_experts) layer++;
+    if (layer == s->n_layers) return;
+    for (size_t n = 0; ag_expert_naming(n, s); n++) {
+        size_t i = 0;
+        ag_weight_spec w = ag_layer_weight(s, layer, i);
+        while (w.tensor != AG_LT_EXPERT_GATE) w = ag_layer_weight(s, layer, ++i);
+        if (ag_source_find(source, w.name)) return;
+    }
+    ag_expert_naming(0, s);
 }
 
 /* Finds the embedding and the head. A tied checkpoint has one of the two tensors, or both with
@@ -80,7 +95,7 @@ static void count_matrix_of(inspection *v, ag_dtype file, const ag_weight_spec *
     v->summary->types[type].values += (uint64_t)spec->rows * spec->cols;
     v->summary->types[type].bytes += bytes;
     count_buffer(v->summary, ag_prepared_bytes(v->be, type, spec->rows, spec->cols));
-    v->summary->n_kept += keeps_file_type(v->params, type, file, spec->cols);
+    v->summary->n_kept += !spec->keeps_f32 && keeps_file_type(v->params, type, file, spec->cols);
     v->by_type[file] += (uint64_t)spec->rows * spec->cols;
 }
 
@@ -123,6 +138,7 @@ ag_status ag_model_weights_inspect(const ag_backend *be, ag_model_spec *s,
     inspection v = {.be = be, .summary = out, .params = params};
     const ag_source_tensor *head, *norm;
     find_naming(s, source);
+    find_expert_naming(s, source);
     AG_TRY(find_ends(s, source, &out->embedding, &head, err));
     if (s->layer_input) {
         const ag_weight_spec inputs = ag_layer_input_weight(s);

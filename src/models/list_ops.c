@@ -60,6 +60,7 @@ static ag_status find_type(const inspected *m, ag_weight_ref ref, ag_dtype *type
         if (w.tensor != ref.tensor || w.kind != AG_WEIGHT_MATRIX) continue;
         AG_TRY(ag_model_weights_find(m->source, &w, &t, err));
         *type = ag_weight_type(&w, t->dtype, &m->params);
+        break;
     }
     return AG_OK;
 }

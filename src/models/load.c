@@ -62,6 +62,14 @@ static ag_status advance(loading *ld, const ag_source_tensor *t, const ag_weight
     return AG_OK;
 }
 
+/* Copies columns of a transposed tensor as rows. value_bytes: of one value. */
+static void transpose(const ag_weight_spec *spec, size_t value_bytes, const char *from, char *to) {
+    for (size_t i = 0; i < spec->rows; i++) {
+        for (size_t k = 0; k < spec->cols; k++, to += value_bytes)
+            memcpy(to, from + ag_weight_value_at(spec, i, k) * value_bytes, value_bytes);
+    }
+}
+
 /* Makes *out the weight's rows of the file's tensor `all`: in place if they are adjacent, else
  * copied into *copy. */
 static ag_status select_rows(const loading *ld, const ag_weight_spec *spec, const ag_tensor *all,
@@ -69,13 +77,17 @@ static ag_status select_rows(const loading *ld, const ag_weight_spec *spec, cons
     const ag_row_order *order = &spec->order;
     const ag_shape shape = ag_shape_2d(spec->rows, spec->cols);
     *copy = NULL;
-    if (ag_row_order_is_range(order)) {
+    if (ag_row_order_is_range(order) && !spec->transposed) {
         return ag_tensor_make(out, all->dtype, shape, all->buffer,
                               all->offset + order->first * ld->row_bytes, err);
     }
     AG_TRY(ag_tensor_alloc(out, copy, ld->host, AG_USAGE_SCRATCH, all->dtype, shape, err));
     const char *from = ag_tensor_data(all);
     char *to = ag_tensor_data(out);
+    if (spec->transposed) {
+        transpose(spec, ag_dtype_block_bytes(all->dtype), from, to);
+        return AG_OK;
+    }
     for (size_t i = 0; i < spec->rows; i++) {
         memcpy(to + i * ld->row_bytes, from + ag_row_order_at(order, i) * ld->row_bytes,
                ld->row_bytes);
@@ -148,7 +160,7 @@ static ag_status load_layers(loading *ld, const ag_model_spec *s, ag_error *err)
     for (uint32_t l = 0; l < s->n_layers; l++) {
         for (size_t i = 0; i < ag_layer_weight_count(s, l); i++) {
             ag_weight_spec spec = ag_layer_weight(s, l, i);
-            ag_tensor *out = &ld->w->layers[l].of[spec.tensor];
+            ag_tensor *out = ag_model_weights_slot(ld->w, l, &spec);
             if (spec.kind == AG_WEIGHT_MATRIX) {
                 AG_TRY(load_matrix(ld, out, &spec, err));
             } else {

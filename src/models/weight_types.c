@@ -77,6 +77,7 @@ static ag_dtype mixed_type(const ag_weight_spec *w, ag_dtype file, unsigned step
 
 ag_dtype ag_weight_type(const ag_weight_spec *w, ag_dtype file, const ag_model_params *params) {
     ag_dtype named;
+    if (w->keeps_f32) return AG_F32;
     if (ag_tensor_type_find(params->tensor_types, params->n_tensor_types, w->gguf_name, &named)) {
         return ag_weight_type_fitting(named, w->cols, file);
     }

@@ -7,6 +7,7 @@
     X(mistral)        \
     X(qwen2)          \
     X(qwen3)          \
+    X(qwen3_moe)      \
     X(gemma2)         \
     X(gemma3)         \
     X(smollm3)        \
