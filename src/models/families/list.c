@@ -5,6 +5,7 @@
 #define FAMILIES(X)   \
     X(llama)          \
     X(mistral)        \
+    X(mixtral)        \
     X(qwen2)          \
     X(qwen3)          \
     X(qwen3_moe)      \
