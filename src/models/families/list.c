@@ -17,6 +17,7 @@
     X(granite_hybrid) \
     X(minicpm)        \
     X(olmo2)          \
+    X(olmoe)          \
     X(phi3)           \
     X(lfm2)           \
     X(qwen3_5)        \
