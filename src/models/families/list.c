@@ -7,6 +7,7 @@
     X(mistral)        \
     X(mixtral)        \
     X(qwen2)          \
+    X(qwen2_moe)      \
     X(qwen3)          \
     X(qwen3_moe)      \
     X(gemma2)         \
