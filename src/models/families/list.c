@@ -15,6 +15,7 @@
     X(smollm3)        \
     X(ministral3)     \
     X(granite)        \
+    X(granite_moe)    \
     X(granite_hybrid) \
     X(minicpm)        \
     X(olmo2)          \
