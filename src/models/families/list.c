@@ -22,6 +22,7 @@
     X(olmoe)          \
     X(phi3)           \
     X(lfm2)           \
+    X(lfm2_moe)       \
     X(qwen3_5)        \
     X(gemma4)
 
