@@ -24,6 +24,7 @@
     X(lfm2)           \
     X(lfm2_moe)       \
     X(qwen3_5)        \
+    X(qwen3_5_moe)    \
     X(gemma4)
 
 #define DECLARE(name) extern const ag_family ag_family_##name;
