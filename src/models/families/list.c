@@ -25,7 +25,8 @@
     X(lfm2_moe)       \
     X(qwen3_5)        \
     X(qwen3_5_moe)    \
-    X(gemma4)
+    X(gemma4)         \
+    X(gpt_oss)
 
 #define DECLARE(name) extern const ag_family ag_family_##name;
 FAMILIES(DECLARE)
