@@ -32,12 +32,11 @@ static ag_status add_section(directory *d, const ag_source_tensor *source, const
     ag_out_tensor *t = ag_out_find(d->m, g->name);
     if (!t) t = ag_out_add(d->m, g->name);
     if (!t) return no_memory(d, err);
-    const ag_out_section section = {.source = source,
-                                    .from = w->order,
-                                    .to = g->order,
-                                    .rows = w->rows,
-                                    .transposed =
-                                        w->transposed ? w->order.file_rows / w->stacked : 0};
+    ag_out_section section = {.source = source, .from = w->order, .to = g->order, .rows = w->rows};
+    if (w->transposed) section.transposed = w->order.file_rows / w->stacked;
+    if (w->is_mxfp4) {
+        AG_TRY(ag_model_weights_find_exponents(d->m->source, w, &section.exponents, err));
+    }
     t->shape =
         w->kind == AG_WEIGHT_FILTER ? ag_shape_2d(g->rows, w->cols) : ag_weight_file_shape(g);
     t->by_value = w->kind == AG_WEIGHT_VECTOR;

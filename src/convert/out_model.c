@@ -39,5 +39,6 @@ void ag_out_model_free(ag_out_model *m) {
 }
 
 ag_dtype ag_out_source_type(const ag_out_tensor *t) {
-    return t->n_sections ? t->sections[0].source->dtype : AG_F32;
+    if (!t->n_sections) return AG_F32;
+    return t->sections[0].exponents ? AG_MXFP4 : t->sections[0].source->dtype;
 }

@@ -13,7 +13,8 @@
 /* Row ag_row_order_at(&from, i) of the source's tensor becomes row ag_row_order_at(&to, i) of the
  * file's tensor. */
 typedef struct ag_out_section {
-    const ag_source_tensor *source; /* borrowed */
+    const ag_source_tensor *source;    /* borrowed */
+    const ag_source_tensor *exponents; /* borrowed; the source has nibbles of MXFP4; NULL: rows */
     ag_row_order from, to;
     size_t rows;
     /* The source has rows as columns of matrices of `transposed` columns; 0: as rows. */
@@ -51,7 +52,7 @@ bool ag_out_add_section(ag_out_tensor *t, const ag_out_section *section);
 ag_out_tensor *ag_out_find(const ag_out_model *m, const char *name);
 void ag_out_model_free(ag_out_model *m);
 
-/* The type of the first section; AG_F32 for generated values. */
+/* Returns the type of the first section; AG_F32 for generated values. */
 ag_dtype ag_out_source_type(const ag_out_tensor *t);
 
 /* Add metadata and tensors, without types. ag_out_from_gguf copies all tensors and all keys that

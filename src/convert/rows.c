@@ -21,6 +21,7 @@ typedef struct job {
     size_t rows, cols, row_bytes, group; /* group: rows that a thread converts at once */
     ag_dtype from;
     const unsigned char **source; /* [rows] the address of each source row */
+    const uint8_t **exponents;    /* [rows] of MXFP4 in two tensors; NULL: blocks in one */
     size_t stride;          /* values between two values of a source row; 1: they are adjacent */
     unsigned char *out;     /* the converted rows of the chunk */
     size_t chunk, first, n; /* full chunk: rows; current chunk: first row, rows */
@@ -30,10 +31,28 @@ typedef struct job {
 
 /* ---- source rows ---- */
 
+/* Finds the rows of nibbles and exponents that make rows of MXFP4. */
+static ag_status map_nibbles(const ag_row_writer *w, job *j, const ag_out_section *p,
+                             ag_error *err) {
+    const size_t n = j->cols / AG_QK;
+    ag_tensor nibbles, exponents;
+    if (!j->exponents) j->exponents = ag_calloc(j->rows, sizeof *j->exponents);
+    if (!j->exponents) return AG_FAIL(err, NOMEM, "rows of tensor %s", j->tensor->name);
+    AG_TRY(ag_source_map(w->model->source, p->source, &nibbles, err));
+    AG_TRY(ag_source_map(w->model->source, p->exponents, &exponents, err));
+    for (size_t i = 0; i < p->rows; i++) {
+        const size_t to = ag_row_order_at(&p->to, i), from = ag_row_order_at(&p->from, i);
+        j->source[to] = ag_tensor_u8(&nibbles) + from * n * AG_QK / 2;
+        j->exponents[to] = ag_tensor_u8(&exponents) + from * n;
+    }
+    return AG_OK;
+}
+
 static ag_status map_section(const ag_row_writer *w, job *j, const ag_out_section *p,
                              ag_error *err) {
     const size_t bytes = ag_dtype_row_bytes(j->from, j->cols);
     ag_tensor all;
+    if (p->exponents) return map_nibbles(w, j, p, err);
     if (p->source->dtype != j->from) {
         return AG_FAIL(err, UNSUPPORTED,
                        "tensor %s: its source tensors have different types, %s and %s",
@@ -70,6 +89,10 @@ static void drop_source(const ag_row_writer *w, const ag_out_tensor *t) {
 /* Returns the bytes of a source row. Collects them in `raw` if they are not adjacent. */
 static const unsigned char *row_bytes_of(const job *j, size_t row, unsigned char *raw) {
     const size_t bytes = ag_dtype_block_bytes(j->from);
+    if (j->exponents) {
+        ag_join_mxfp4(raw, j->source[row], j->exponents[row], j->cols / AG_QK);
+        return raw;
+    }
     if (j->stride == 1) return j->source[row];
     for (size_t i = 0; i < j->cols; i++)
         memcpy(raw + i * bytes, j->source[row] + i * j->stride * bytes, bytes);
@@ -84,11 +107,11 @@ static ag_status convert_row(const job *j, size_t row, unsigned char *out, float
     const ag_out_tensor *t = j->tensor;
     const bool moves = t->columns.file_rows != 0;
     float *decoded = moves ? values + j->cols : values;
+    unsigned char *raw = (unsigned char *)(values + j->cols); /* moved columns are adjacent */
     if (j->from == to && ag_dtype_is_quantized(to) && t->factor == 1 && !moves) {
-        memcpy(out, j->source[row], j->row_bytes);
+        memcpy(out, row_bytes_of(j, row, raw), j->row_bytes);
         return AG_OK;
     }
-    unsigned char *raw = (unsigned char *)(values + j->cols); /* moved columns are adjacent */
     ag_dequantize_row(j->from, decoded, row_bytes_of(j, row, raw), j->cols);
     for (size_t i = 0; i < j->cols && moves; i++)
         values[ag_row_order_at(&t->columns, i)] = decoded[i];
@@ -160,6 +183,7 @@ ag_status ag_write_tensor(ag_row_writer *w, const ag_out_tensor *t, const float 
     if (st == AG_OK) drop_source(w, t);
     ag_free(j.scratch);
     ag_free(j.out);
+    ag_free(j.exponents);
     ag_free(j.source);
     return st;
 }

@@ -3,20 +3,59 @@
 #include "core/fail.h"
 #include "models/weights.h"
 
+#include <stdio.h>
+#include <string.h>
+
+static ag_status wrong_shape(const ag_weight_source *source, const ag_source_tensor *t,
+                             const ag_shape *shape, ag_error *err) {
+    char expected[64], found[64];
+    return AG_FAIL(err, SHAPE, "%s: tensor %s is %s, the configuration needs %s",
+                   ag_source_file_path(source, t->file), t->name,
+                   ag_shape_format(&t->shape, found, sizeof found),
+                   ag_shape_format(shape, expected, sizeof expected));
+}
+
+/* Finds a tensor of bytes. */
+static ag_status find_bytes(const ag_weight_source *source, const char *name, const ag_shape *shape,
+                            const ag_source_tensor **out, ag_error *err) {
+    *out = ag_source_find(source, name);
+    if (!*out) return AG_FAIL(err, NOT_FOUND, "%s: has no tensor \"%s\"", source->path, name);
+    if ((*out)->dtype != AG_U8) {
+        return AG_FAIL(err, UNSUPPORTED, "%s: tensor \"%s\" is %s; MXFP4 needs U8",
+                       ag_source_file_path(source, (*out)->file), name, (*out)->dtype_name);
+    }
+    return ag_shape_equal(&(*out)->shape, shape) ? AG_OK : wrong_shape(source, *out, shape, err);
+}
+
+ag_status ag_model_weights_find_exponents(const ag_weight_source *source,
+                                          const ag_weight_spec *spec, const ag_source_tensor **out,
+                                          ag_error *err) {
+    const ag_shape nibbles = ag_weight_file_shape(spec);
+    const ag_shape shape = ag_shape_3d(nibbles.dim[0], nibbles.dim[1], nibbles.dim[2]);
+    char name[sizeof spec->name];
+    snprintf(name, sizeof name, "%.*s_scales", (int)(strlen(spec->name) - strlen("_blocks")),
+             spec->name);
+    return find_bytes(source, name, &shape, out, err);
+}
+
+ag_dtype ag_weight_file_type(const ag_weight_spec *spec, const ag_source_tensor *t) {
+    return spec->is_mxfp4 ? AG_MXFP4 : t->dtype;
+}
+
 ag_status ag_model_weights_find(const ag_weight_source *source, const ag_weight_spec *spec,
                                 const ag_source_tensor **out, ag_error *err) {
-    AG_TRY(ag_source_require(source, spec->name, out, err));
     const ag_shape shape = ag_weight_file_shape(spec);
+    if (spec->is_mxfp4) {
+        AG_TRY(ag_model_weights_find_exponents(source, spec, out, err));
+        return find_bytes(source, spec->name, &shape, out, err);
+    }
+    AG_TRY(ag_source_require(source, spec->name, out, err));
     if (ag_shape_equal(&(*out)->shape, &shape)) return AG_OK;
     const ag_shape filter = ag_shape_3d(ag_shape_rows(&shape), 1, spec->cols);
     if (spec->kind == AG_WEIGHT_FILTER && ag_shape_equal(&(*out)->shape, &filter)) return AG_OK;
     const ag_shape row = ag_shape_1d(spec->cols); /* GGUF files have no dimension for one row */
     if (spec->keeps_f32 && spec->rows == 1 && ag_shape_equal(&(*out)->shape, &row)) return AG_OK;
-    char expected[64], found[64];
-    return AG_FAIL(err, SHAPE, "%s: tensor %s is %s, the configuration needs %s",
-                   ag_source_file_path(source, (*out)->file), spec->name,
-                   ag_shape_format(&(*out)->shape, found, sizeof found),
-                   ag_shape_format(&shape, expected, sizeof expected));
+    return wrong_shape(source, *out, &shape, err);
 }
 
 /* Chooses the naming under which the source has the last norm, or else the embedding. */
@@ -105,8 +144,9 @@ static void count_vector_of(inspection *v, const ag_weight_spec *spec) {
 }
 
 static void count_matrix(inspection *v, const ag_source_tensor *t, const ag_weight_spec *spec) {
-    count_matrix_of(v, t->dtype, spec);
-    v->summary->source_bytes += ag_weight_file_bytes(t->dtype, spec);
+    const ag_dtype file = ag_weight_file_type(spec, t);
+    count_matrix_of(v, file, spec);
+    v->summary->source_bytes += ag_weight_file_bytes(file, spec);
 }
 
 static void count_vector(inspection *v, const ag_source_tensor *t, const ag_weight_spec *spec) {

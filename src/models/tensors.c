@@ -174,6 +174,8 @@ static const struct expert_naming {
     {"mlp.experts.%u.gate_proj.weight", "mlp.experts.%u.up_proj.weight",
      "mlp.experts.%u.down_proj.weight"},
     {"mlp.experts.gate_up_proj", "mlp.experts.gate_up_proj", "mlp.experts.down_proj"},
+    {"mlp.experts.gate_up_proj_blocks", "mlp.experts.gate_up_proj_blocks",
+     "mlp.experts.down_proj_blocks"},
     {"block_sparse_moe.experts.%u.w1.weight", "block_sparse_moe.experts.%u.w3.weight",
      "block_sparse_moe.experts.%u.w2.weight"},
     {"block_sparse_moe.input_linear.weight", "block_sparse_moe.input_linear.weight",
@@ -436,6 +438,11 @@ static ag_row_order half_of(bool second, bool alternates, size_t n_experts, size
     return (ag_row_order){n_experts * 2 * n, first + second, {1, 1, n}, {2 * n, 2 * n, 2}};
 }
 
+static bool ends_with(const char *name, const char *end) {
+    const size_t n = strlen(name), k = strlen(end);
+    return n >= k && !strcmp(name + n - k, end);
+}
+
 /* Sets the name and rows of a matrix of an expert. */
 static void of_expert(const ag_model_spec *s, uint32_t layer, size_t tensor, uint32_t expert,
                       ag_weight_spec *w) {
@@ -456,7 +463,8 @@ static void of_expert(const ag_model_spec *s, uint32_t layer, size_t tensor, uin
     }
     snprintf(w->name + at, sizeof w->name - (size_t)at, "%s", name);
     w->stacked = w->n_experts;
-    w->transposed = alternates;
+    w->is_mxfp4 = ends_with(name, "_blocks");
+    w->transposed = alternates && !w->is_mxfp4;
     w->order = is_fused
                    ? half_of(tensor == AG_LT_EXPERT_UP, alternates, w->n_experts, expert, w->rows)
                    : ag_row_order_range(w->n_experts * w->rows, expert * w->rows, w->rows);
@@ -476,6 +484,8 @@ ag_shape ag_weight_file_shape(const ag_weight_spec *w) {
     if (w->kind == AG_WEIGHT_VECTOR && w->stacked) return ag_shape_2d(w->stacked, each);
     if (w->kind == AG_WEIGHT_VECTOR) return ag_shape_1d(rows);
     if (!w->stacked) return ag_shape_2d(rows, w->cols);
+    if (w->is_mxfp4)
+        return ag_shape_4d(w->stacked, each, w->cols / AG_MXFP4_BLOCK, AG_MXFP4_BLOCK / 2);
     return w->transposed ? ag_shape_3d(w->stacked, w->cols, each)
                          : ag_shape_3d(w->stacked, each, w->cols);
 }

@@ -29,8 +29,11 @@ typedef struct ag_weight_spec {
     /* For a matrix of an expert: its number, of n_experts. 0 for other weights. */
     uint32_t expert, n_experts;
     uint32_t stacked; /* first dimension of the file's tensor, which has all experts; 0: none */
+    bool is_mxfp4;    /* two U8 tensors of the file make blocks of MXFP4: ag_join_mxfp4() */
     bool transposed;  /* the file's tensor is [stacked, cols, rows], else [stacked, rows, cols] */
 } ag_weight_spec;
+
+enum { AG_MXFP4_BLOCK = 32 }; /* values of a block */
 
 /* Returns the index in the file's tensor of column `col` of a weight's row. */
 static inline size_t ag_weight_value_at(const ag_weight_spec *w, size_t row, size_t col) {
