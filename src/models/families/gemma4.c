@@ -64,7 +64,8 @@ static ag_status read_global(ag_config_reader *r, uint32_t layer, ag_layer_spec 
     } else if (!ag_config_value(r, "per_layer_config")) { /* {}: no layer differs */
         kind->head_dim = 512;
         ag_config_size(r, "global_head_dim", 1 << 14, &kind->head_dim);
-        ag_config_size(r, "num_global_key_value_heads", 1 << 14, &kind->n_kv_heads);
+        if (kind->v_from_k)
+            ag_config_size(r, "num_global_key_value_heads", 1 << 14, &kind->n_kv_heads);
     }
     AG_TRY(r->status);
     if (kind->head_dim % 2 == 0 && kind->n_heads % kind->n_kv_heads == 0 &&
@@ -122,8 +123,8 @@ static ag_status set_layers(ag_config_reader *r, const ag_layer_spec *local, uin
             kind.window = window;
             kind.rope = 1;
         } else {
-            AG_TRY(read_global(r, l, &kind));
             kind.v_from_k = k_is_v;
+            AG_TRY(read_global(r, l, &kind));
             if (!global_dim) AG_TRY(read_ropes(r, local->head_dim, kind.head_dim, s));
             global_dim = kind.head_dim;
         }
