@@ -179,6 +179,18 @@ AG_API void ag_model_list_ops(const ag_model *m, ag_op_fn fn, void *user);
  * take longer while they are timed: the queue is finished after each operation, and steps of one
  * launch are off. */
 AG_API void ag_model_time_ops(ag_model *m, double *seconds);
+/* Experts that a row of a pass chose in a layer. Pointers are valid during the call. */
+typedef struct ag_chosen_experts {
+    uint32_t layer;
+    size_t row; /* number in the pass; after the last attention only rows with results count */
+    uint32_t n;
+    const uint32_t *experts; /* [n] ascending numbers */
+    const float *weights;    /* [n] factors of the experts' results, with all scaling */
+} ag_chosen_experts;
+typedef void (*ag_chosen_fn)(void *user, const ag_chosen_experts *chosen);
+/* Calls `fn` for each row in each layer with experts in later passes, on the thread of the pass.
+ * NULL stops the calls. */
+AG_API void ag_model_observe_experts(ag_model *m, ag_chosen_fn fn, void *user);
 /* Writes one row of the embedding as F32, [hidden_size]. */
 AG_API ag_status ag_model_embedding(ag_model *m, int32_t id, float *row, ag_error *err);
 /* Returns the bytes of weights in memory. */

@@ -32,12 +32,14 @@ static ag_status add_section(directory *d, const ag_source_tensor *source, const
     ag_out_tensor *t = ag_out_find(d->m, g->name);
     if (!t) t = ag_out_add(d->m, g->name);
     if (!t) return no_memory(d, err);
-    if (t->n_sections == AG_OUT_SECTIONS) {
-        return AG_FAIL(err, LIMIT, "tensor %s: assembled from more than %d tensors", g->name,
-                       AG_OUT_SECTIONS);
+    ag_out_section section = {.source = source, .from = w->order, .to = g->order, .rows = w->rows};
+    if (w->transposed) section.transposed = w->order.file_rows / w->stacked;
+    if (w->is_mxfp4) {
+        AG_TRY(ag_model_weights_find_exponents(d->m->source, w, &section.exponents, err));
     }
-    const size_t rows = g->order.file_rows ? g->order.file_rows : g->rows;
-    t->shape = w->kind == AG_WEIGHT_VECTOR ? ag_shape_1d(rows) : ag_shape_2d(rows, w->cols);
+    t->shape =
+        w->kind == AG_WEIGHT_FILTER ? ag_shape_2d(g->rows, w->cols) : ag_weight_file_shape(g);
+    t->by_value = w->kind == AG_WEIGHT_VECTOR;
     t->add = (float)w->add_one - (float)g->add_one;
     t->minus_exp = w->minus_exp && !g->minus_exp;
     if (t->n_sections && t->factor != factor) {
@@ -45,8 +47,7 @@ static ag_status add_section(directory *d, const ag_source_tensor *source, const
                        g->name);
     }
     t->factor = factor;
-    t->sections[t->n_sections++] = (ag_out_section){source, w->order, g->order, w->rows};
-    return AG_OK;
+    return ag_out_add_section(t, &section) ? AG_OK : no_memory(d, err);
 }
 
 static ag_status add_weight(directory *d, const ag_weight_spec *w, const ag_weight_spec *g,

@@ -63,8 +63,9 @@ static ag_status add_tensor(ag_out_model *m, const ag_source_tensor *t, ag_error
     ag_out_tensor *out = ag_out_add(m, t->name);
     if (!out) return AG_FAIL(err, NOMEM, "list of tensors of %s", path);
     out->shape = t->shape;
-    out->n_sections = 1;
-    out->sections[0] = (ag_out_section){.source = t, .rows = ag_shape_rows(&t->shape)};
+    const ag_out_section section = {.source = t, .rows = ag_shape_rows(&t->shape)};
+    if (!ag_out_add_section(out, &section))
+        return AG_FAIL(err, NOMEM, "list of tensors of %s", path);
     unsigned layer;
     if (sscanf(t->name, "blk.%u.", &layer) == 1 && layer >= m->n_layers) m->n_layers = layer + 1;
     return AG_OK;

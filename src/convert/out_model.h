@@ -10,14 +10,15 @@
 
 #include <antigravity/quantize.h>
 
-enum { AG_OUT_SECTIONS = 4 };
-
 /* Row ag_row_order_at(&from, i) of the source's tensor becomes row ag_row_order_at(&to, i) of the
  * file's tensor. */
 typedef struct ag_out_section {
-    const ag_source_tensor *source; /* borrowed */
+    const ag_source_tensor *source;    /* borrowed */
+    const ag_source_tensor *exponents; /* borrowed; the source has nibbles of MXFP4; NULL: rows */
     ag_row_order from, to;
     size_t rows;
+    /* The source has rows as columns of matrices of `transposed` columns; 0: as rows. */
+    size_t transposed;
 } ag_out_section;
 
 typedef struct ag_out_tensor {
@@ -30,8 +31,9 @@ typedef struct ag_out_tensor {
     float factor;         /* multiplies every value, after the addition */
     ag_row_order columns; /* new positions of the source's columns; file_rows 0: unchanged */
     float *values;        /* owned; generated F32 values, used instead of sections */
-    size_t n_sections;
-    ag_out_section sections[AG_OUT_SECTIONS];
+    bool by_value;        /* rows of sections are single values */
+    size_t n_sections, cap_sections;
+    ag_out_section *sections; /* owned */
 } ag_out_tensor;
 
 typedef struct ag_out_model {
@@ -45,10 +47,12 @@ typedef struct ag_out_model {
 /* Adds a tensor that is zeroed except for its name and a factor of 1. Returns NULL if memory is
  * exhausted. The pointer is valid until the next call. */
 ag_out_tensor *ag_out_add(ag_out_model *m, const char *name);
+/* Adds a section. Returns false if memory is exhausted. */
+bool ag_out_add_section(ag_out_tensor *t, const ag_out_section *section);
 ag_out_tensor *ag_out_find(const ag_out_model *m, const char *name);
 void ag_out_model_free(ag_out_model *m);
 
-/* The type of the first section; AG_F32 for generated values. */
+/* Returns the type of the first section; AG_F32 for generated values. */
 ag_dtype ag_out_source_type(const ag_out_tensor *t);
 
 /* Add metadata and tensors, without types. ag_out_from_gguf copies all tensors and all keys that

@@ -21,18 +21,38 @@ typedef struct job {
     size_t rows, cols, row_bytes, group; /* group: rows that a thread converts at once */
     ag_dtype from;
     const unsigned char **source; /* [rows] the address of each source row */
-    unsigned char *out;           /* the converted rows of the chunk */
-    size_t chunk, first, n;       /* full chunk: rows; current chunk: first row, rows */
-    float *scratch;               /* [threads][2 * cols] */
-    atomic_size_t bad_row;        /* the first row that the type cannot hold; SIZE_MAX: none */
+    const uint8_t **exponents;    /* [rows] of MXFP4 in two tensors; NULL: blocks in one */
+    size_t stride;          /* values between two values of a source row; 1: they are adjacent */
+    unsigned char *out;     /* the converted rows of the chunk */
+    size_t chunk, first, n; /* full chunk: rows; current chunk: first row, rows */
+    float *scratch;         /* [threads][2 * cols] */
+    atomic_size_t bad_row;  /* the first row that the type cannot hold; SIZE_MAX: none */
 } job;
 
 /* ---- source rows ---- */
+
+/* Finds the rows of nibbles and exponents that make rows of MXFP4. */
+static ag_status map_nibbles(const ag_row_writer *w, job *j, const ag_out_section *p,
+                             ag_error *err) {
+    const size_t n = j->cols / AG_QK;
+    ag_tensor nibbles, exponents;
+    if (!j->exponents) j->exponents = ag_calloc(j->rows, sizeof *j->exponents);
+    if (!j->exponents) return AG_FAIL(err, NOMEM, "rows of tensor %s", j->tensor->name);
+    AG_TRY(ag_source_map(w->model->source, p->source, &nibbles, err));
+    AG_TRY(ag_source_map(w->model->source, p->exponents, &exponents, err));
+    for (size_t i = 0; i < p->rows; i++) {
+        const size_t to = ag_row_order_at(&p->to, i), from = ag_row_order_at(&p->from, i);
+        j->source[to] = ag_tensor_u8(&nibbles) + from * n * AG_QK / 2;
+        j->exponents[to] = ag_tensor_u8(&exponents) + from * n;
+    }
+    return AG_OK;
+}
 
 static ag_status map_section(const ag_row_writer *w, job *j, const ag_out_section *p,
                              ag_error *err) {
     const size_t bytes = ag_dtype_row_bytes(j->from, j->cols);
     ag_tensor all;
+    if (p->exponents) return map_nibbles(w, j, p, err);
     if (p->source->dtype != j->from) {
         return AG_FAIL(err, UNSUPPORTED,
                        "tensor %s: its source tensors have different types, %s and %s",
@@ -40,9 +60,13 @@ static ag_status map_section(const ag_row_writer *w, job *j, const ag_out_sectio
     }
     AG_TRY(ag_source_map(w->model->source, p->source, &all, err));
     const unsigned char *data = ag_tensor_data(&all);
+    const size_t each = p->transposed, value_bytes = ag_dtype_block_bytes(j->from);
     for (size_t i = 0; i < p->rows; i++) {
-        j->source[ag_row_order_at(&p->to, i)] = data + ag_row_order_at(&p->from, i) * bytes;
+        const size_t at = ag_row_order_at(&p->from, i);
+        const size_t first = each ? (at / each * j->cols * each + at % each) * value_bytes : 0;
+        j->source[ag_row_order_at(&p->to, i)] = data + (each ? first : at * bytes);
     }
+    if (each) j->stride = each;
     return AG_OK;
 }
 
@@ -62,6 +86,19 @@ static void drop_source(const ag_row_writer *w, const ag_out_tensor *t) {
     }
 }
 
+/* Returns the bytes of a source row. Collects them in `raw` if they are not adjacent. */
+static const unsigned char *row_bytes_of(const job *j, size_t row, unsigned char *raw) {
+    const size_t bytes = ag_dtype_block_bytes(j->from);
+    if (j->exponents) {
+        ag_join_mxfp4(raw, j->source[row], j->exponents[row], j->cols / AG_QK);
+        return raw;
+    }
+    if (j->stride == 1) return j->source[row];
+    for (size_t i = 0; i < j->cols; i++)
+        memcpy(raw + i * bytes, j->source[row] + i * j->stride * bytes, bytes);
+    return raw;
+}
+
 /* ---- chunks ---- */
 
 static ag_status convert_row(const job *j, size_t row, unsigned char *out, float *values,
@@ -70,11 +107,12 @@ static ag_status convert_row(const job *j, size_t row, unsigned char *out, float
     const ag_out_tensor *t = j->tensor;
     const bool moves = t->columns.file_rows != 0;
     float *decoded = moves ? values + j->cols : values;
+    unsigned char *raw = (unsigned char *)(values + j->cols); /* moved columns are adjacent */
     if (j->from == to && ag_dtype_is_quantized(to) && t->factor == 1 && !moves) {
-        memcpy(out, j->source[row], j->row_bytes);
+        memcpy(out, row_bytes_of(j, row, raw), j->row_bytes);
         return AG_OK;
     }
-    ag_dequantize_row(j->from, decoded, j->source[row], j->cols);
+    ag_dequantize_row(j->from, decoded, row_bytes_of(j, row, raw), j->cols);
     for (size_t i = 0; i < j->cols && moves; i++)
         values[ag_row_order_at(&t->columns, i)] = decoded[i];
     for (size_t i = 0; i < j->cols && t->minus_exp; i++) values[i] = -expf(values[i]);
@@ -126,11 +164,11 @@ ag_status ag_write_tensor(ag_row_writer *w, const ag_out_tensor *t, const float 
     job j = {.tensor = t,
              .importance = importance,
              .rounding = ag_backend_rounding(w->backend),
-             .from = ag_out_source_type(t)};
+             .from = ag_out_source_type(t),
+             .stride = 1};
     /* A vector that is reordered is converted value by value. */
-    const bool by_value = t->shape.n_dims == 1 && t->n_sections && t->sections[0].rows > 1;
-    j.cols = by_value ? 1 : ag_shape_cols(&t->shape);
-    j.rows = by_value ? ag_shape_cols(&t->shape) : ag_shape_rows(&t->shape);
+    j.cols = t->by_value ? 1 : ag_shape_cols(&t->shape);
+    j.rows = t->by_value ? ag_shape_numel(&t->shape) : ag_shape_rows(&t->shape);
     j.row_bytes = ag_dtype_row_bytes(t->type, j.cols);
     j.group = GROUP_VALUES / j.cols + 1;
     j.chunk = CHUNK_BYTES / j.row_bytes + 1;
@@ -145,6 +183,7 @@ ag_status ag_write_tensor(ag_row_writer *w, const ag_out_tensor *t, const float 
     if (st == AG_OK) drop_source(w, t);
     ag_free(j.scratch);
     ag_free(j.out);
+    ag_free(j.exponents);
     ag_free(j.source);
     return st;
 }

@@ -30,6 +30,21 @@ static bool same_rotation(const ag_rope_spec *a, const ag_rope_spec *b) {
     return same;
 }
 
+static const char *expert_difference(const ag_expert_spec *a, const ag_expert_spec *b) {
+    const ag_route_params *x = &a->route, *y = &b->route;
+    if (x->n_experts != y->n_experts) return "the layers that have experts";
+    if (!x->n_experts) return NULL;
+    if (x->n_used != y->n_used) return "num_experts_per_tok";
+    if (x->scoring != y->scoring) return "the scores of the router";
+    if (x->scoring != AG_SCORING_CHOSEN && x->normalise != y->normalise) return "norm_topk_prob";
+    if (!is_near((double)x->factor, (double)y->factor)) return "routed_scaling_factor";
+    if (a->choice_bias != b->choice_bias) return "use_expert_bias";
+    if (a->shared_width != b->shared_width || a->shared_gate != b->shared_gate)
+        return "shared experts";
+    if (!is_near((double)a->gate_limit, (double)b->gate_limit)) return "swiglu_limit";
+    return NULL;
+}
+
 /* Returns the name of the first difference, NULL if there is none. Sizes of tensors are not
  * compared: loading checks them. */
 static const char *layer_difference(const ag_model_spec *a, const ag_model_spec *b,
@@ -37,7 +52,9 @@ static const char *layer_difference(const ag_model_spec *a, const ag_model_spec 
     const ag_layer_spec *x = ag_spec_layer(a, layer), *y = ag_spec_layer(b, layer);
     if (x->mixer != y->mixer) return "the layers that have attention";
     if (x->ffn_bias != y->ffn_bias) return "mlp_bias";
-    if (x->mixer != AG_MIXER_ATTENTION) return NULL;
+    const char *of_experts = expert_difference(&x->experts, &y->experts);
+    if (of_experts || x->mixer != AG_MIXER_ATTENTION) return of_experts;
+    if (x->v_from_k != y->v_from_k) return "attention_k_eq_v";
     if (x->n_heads != y->n_heads || x->head_dim != y->head_dim) return "attention heads";
     if (x->shares_kv != y->shares_kv) return "the layers that share keys and values";
     if (x->window != y->window) return "attention windows";

@@ -129,25 +129,47 @@ ag_status ag_matmul_group(ag_backend *be, ag_tensor *const y[], const ag_tensor 
     return AG_OK;
 }
 
-ag_status ag_prepare_weight(ag_backend *be, ag_tensor *w, ag_buffer **owner, const ag_tensor *src,
-                            ag_dtype want, ag_consumed_fn consumed, void *user) {
-    *owner = NULL;
+/* Checks a weight to be prepared, and replaces a type that its rows do not fit. */
+static ag_status check_weight(ag_backend *be, const ag_tensor *src, ag_dtype *want) {
     AG_TRY(ag_check_floats(be, src, "the weight"));
-    if (!ag_dtype_may_be(want, AG_DTYPE_WEIGHT)) {
-        return AG_FAIL(&be->err, DTYPE, "weights cannot be %s", ag_dtype_name(want));
+    if (!ag_dtype_may_be(*want, AG_DTYPE_WEIGHT)) {
+        return AG_FAIL(&be->err, DTYPE, "weights cannot be %s", ag_dtype_name(*want));
     }
-    if (ag_dtype_is_quantized(src->dtype) && ag_dtype_is_quantized(want) && src->dtype != want) {
+    if (ag_dtype_is_quantized(src->dtype) && ag_dtype_is_quantized(*want) && src->dtype != *want) {
         return AG_FAIL(&be->err, DTYPE,
                        "the weight is already rounded to %s; it cannot be rounded to %s",
-                       ag_dtype_name(src->dtype), ag_dtype_name(want));
+                       ag_dtype_name(src->dtype), ag_dtype_name(*want));
     }
     if (!ag_tensor_data(src)) {
         return AG_FAIL(&be->err, INVALID, "the weight's %zu bytes are not in host memory",
                        ag_tensor_bytes(src));
     }
-    if (ag_shape_cols(&src->shape) % ag_dtype_block(want) != 0) want = src->dtype;
+    if (ag_shape_cols(&src->shape) % ag_dtype_block(*want) != 0) *want = src->dtype;
+    return AG_OK;
+}
+
+ag_status ag_prepare_weight(ag_backend *be, ag_tensor *w, ag_buffer **owner, const ag_tensor *src,
+                            ag_dtype want, ag_consumed_fn consumed, void *user) {
+    *owner = NULL;
+    AG_TRY(check_weight(be, src, &want));
     return (be->ops->prepare_weight ? be->ops->prepare_weight : ag_compose_prepare_weight)(
         be, w, owner, src, want, consumed, user);
+}
+
+bool ag_has_prepare_weight_at(const ag_backend *be) { return be->ops->prepare_weight_at != NULL; }
+
+ag_status ag_prepare_weight_at(ag_backend *be, ag_tensor *w, ag_buffer *buffer, size_t offset,
+                               const ag_tensor *src, ag_dtype want, ag_consumed_fn consumed,
+                               void *user) {
+    AG_TRY(check_weight(be, src, &want));
+    const size_t bytes =
+        ag_prepared_bytes(be, want, ag_shape_rows(&src->shape), ag_shape_cols(&src->shape));
+    if (!be->ops->prepare_weight_at || !bytes || offset > ag_buffer_size(buffer) ||
+        bytes > ag_buffer_size(buffer) - offset) {
+        return AG_FAIL(&be->err, INVALID, "%zu bytes of a weight at byte %zu of a buffer of %zu",
+                       bytes, offset, ag_buffer_size(buffer));
+    }
+    return be->ops->prepare_weight_at(be, w, buffer, offset, src, want, consumed, user);
 }
 
 size_t ag_prepared_bytes(const ag_backend *be, ag_dtype type, size_t rows, size_t cols) {

@@ -15,6 +15,7 @@ typedef struct head_work {
     const ag_kv_view *kv;
     const ag_attention_params *params;
     uint32_t head, n_queries; /* query heads of the group */
+    const float *sinks;       /* [n_heads]; NULL: none */
     size_t first, end;        /* slots that the current row sees */
     double *weights;          /* [n_queries][n_slots] */
     double *sums;             /* [n_queries][head_dim] */
@@ -87,14 +88,16 @@ static ag_status score_keys(head_work *w, const float *q) {
     return AG_OK;
 }
 
-/* Works in place. A row in which all values are -INFINITY becomes 0. */
-static void softmax(double *x, size_t n) {
-    double highest = -INFINITY, sum = 0;
+/* Works in place. A row in which all values are -INFINITY becomes 0. sink: another logit, without a
+ * value; NULL: none. */
+static void softmax(double *x, size_t n, const float *sink) {
+    double highest = sink ? (double)*sink : -INFINITY, sum = 0;
     for (size_t i = 0; i < n; i++) highest = fmax(highest, x[i]);
     if (highest == -INFINITY) {
         for (size_t i = 0; i < n; i++) x[i] = 0;
         return;
     }
+    if (sink) sum = exp((double)*sink - highest);
     for (size_t i = 0; i < n; i++) sum += x[i] = exp(x[i] - highest);
     for (size_t i = 0; i < n; i++) x[i] /= sum;
 }
@@ -145,7 +148,8 @@ static ag_status attend_head(head_work *w, const ag_attention_seq *seq, float *o
         AG_TRY(find_visible(w, seq, r));
         AG_TRY(score_keys(w, q + at));
         for (uint32_t g = 0; g < w->n_queries; g++) {
-            softmax(w->weights + g * n_slots + w->first, w->end - w->first);
+            softmax(w->weights + g * n_slots + w->first, w->end - w->first,
+                    w->sinks ? w->sinks + first + g : NULL);
         }
         AG_TRY(sum_values(w, out + at));
         if (seq->scores && r >= seq->score_row0) add_scores(w, seq);
@@ -154,12 +158,13 @@ static ag_status attend_head(head_work *w, const ag_attention_seq *seq, float *o
 }
 
 static ag_status attend_sequence(ag_backend *be, const ag_attention_seq *seq, float *out,
-                                 const float *q, size_t n_heads,
-                                 const ag_attention_params *params) {
+                                 const float *q, size_t n_heads, const ag_attention_params *params,
+                                 const float *sinks) {
     const ag_kv_view *kv = &seq->kv;
     size_t d = kv->head_dim, group = n_heads / kv->n_kv_heads;
     size_t max = (size_t)ag_kv_view_max_slots(kv) + 1; /* at least 1 */
-    head_work w = {.be = be, .kv = kv, .params = params, .n_queries = (uint32_t)group};
+    head_work w = {
+        .be = be, .kv = kv, .params = params, .n_queries = (uint32_t)group, .sinks = sinks};
     w.weights = ag_calloc(group * max, sizeof *w.weights);
     w.sums = ag_calloc(group * d, sizeof *w.sums);
     w.row = ag_calloc(d, sizeof *w.row);
@@ -183,14 +188,17 @@ ag_status ag_compose_attention(ag_backend *be, ag_tensor *out, const ag_tensor *
                                const ag_attention_seq *seqs, size_t n_seqs,
                                const ag_attention_params *params) {
     AG_TRY(ag_sync(be));
-    ag_host_view qs = {0}, outs = {0};
+    ag_host_view qs = {0}, outs = {0}, sinks = {0};
     size_t n_heads = q->shape.dim[1], row_size = n_heads * q->shape.dim[2];
     ag_status st = ag_host_view_open(be, &qs, q);
     if (st == AG_OK) st = ag_host_view_open(be, &outs, out);
+    if (st == AG_OK && params->sinks) st = ag_host_view_open(be, &sinks, params->sinks);
     for (size_t i = 0; i < n_seqs && st == AG_OK; i++) {
         size_t at = seqs[i].row0 * row_size;
-        st = attend_sequence(be, &seqs[i], outs.data + at, qs.data + at, n_heads, params);
+        st = attend_sequence(be, &seqs[i], outs.data + at, qs.data + at, n_heads, params,
+                             sinks.data);
     }
+    if (params->sinks) ag_host_view_close(be, &sinks, params->sinks, false);
     ag_status closed = ag_host_view_close(be, &outs, out, st == AG_OK);
     ag_host_view_close(be, &qs, q, false);
     return st == AG_OK ? closed : st;

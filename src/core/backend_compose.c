@@ -182,6 +182,14 @@ static void sigmoid_mul(float *a, size_t n, const float *x, size_t m, float unus
     for (size_t i = 0; i < n; i++) a[i] = (float)(x[i] / (1 + exp(-(double)a[i])));
 }
 
+static void swiglu_clamped(float *a, size_t n, const float *x, size_t m, float limit) {
+    (void)m;
+    for (size_t i = 0; i < n; i++) {
+        const double g = fmin((double)a[i], limit), u = fmax(fmin((double)x[i], limit), -limit);
+        a[i] = (float)((u + 1) * g / (1 + exp(-1.702 * g)));
+    }
+}
+
 ag_status ag_compose_add_bias(ag_backend *be, ag_tensor *x, const ag_tensor *bias) {
     return on_host(be, add_bias, x, bias, 0);
 }
@@ -200,6 +208,10 @@ ag_status ag_compose_mul(ag_backend *be, ag_tensor *a, const ag_tensor *x) {
 
 ag_status ag_compose_sigmoid_mul(ag_backend *be, ag_tensor *a, const ag_tensor *x) {
     return on_host(be, sigmoid_mul, a, x, 0);
+}
+
+ag_status ag_compose_swiglu_clamped(ag_backend *be, ag_tensor *a, const ag_tensor *x, float limit) {
+    return on_host(be, swiglu_clamped, a, x, limit);
 }
 
 ag_status ag_compose_gather(ag_backend *be, ag_tensor *dst, const ag_tensor *table,

@@ -29,6 +29,7 @@ ag_status ag_compose_gelu_mul(ag_backend *be, ag_tensor *a, const ag_tensor *x);
 ag_status ag_compose_softcap(ag_backend *be, ag_tensor *x, float cap);
 ag_status ag_compose_mul(ag_backend *be, ag_tensor *a, const ag_tensor *x);
 ag_status ag_compose_sigmoid_mul(ag_backend *be, ag_tensor *a, const ag_tensor *x);
+ag_status ag_compose_swiglu_clamped(ag_backend *be, ag_tensor *a, const ag_tensor *x, float limit);
 /* Defined in backend_recurrence.c. */
 ag_status ag_compose_causal_conv(ag_backend *be, ag_tensor *y, const ag_tensor *x,
                                  const ag_tensor *w, ag_tensor *state, bool silu);

@@ -5,6 +5,7 @@
 #ifndef AG_CORE_BACKEND_OPS_H
 #define AG_CORE_BACKEND_OPS_H
 
+#include "core/experts.h"
 #include "core/kv_rerotate.h"
 #include "core/rows_times.h"
 #include "core/stages.h"
@@ -59,6 +60,8 @@ typedef struct ag_backend_ops {
     /* optional; NULL: one matmul_transposed after the other */
     ag_status (*matmul_group)(ag_backend *b, ag_tensor *const y[], const ag_tensor *x,
                               const ag_tensor *const w[], size_t n);
+    /* optional; NULL: one matmul_transposed for each expert with rows */
+    ag_status (*matmul_experts)(ag_backend *b, const ag_expert_call *call);
     /* optional; NULL: the host converts and uploads row by row, with layout 0 */
     ag_status (*prepare_weight)(ag_backend *b, ag_tensor *w, ag_buffer **owner,
                                 const ag_tensor *src, ag_dtype want, ag_consumed_fn consumed,
@@ -66,6 +69,11 @@ typedef struct ag_backend_ops {
     /* optional; NULL: weights are prepared on the thread that runs b. Creates a backend that
      * prepares weights for b on another thread, in b's memory. It is destroyed before b */
     ag_status (*open_loader)(ag_backend *b, ag_backend **out, ag_error *err);
+    /* optional; NULL: weights have buffers of their own. Prepares a weight into `buffer` from byte
+     * `offset` on, a multiple of 64. prepared_bytes has its size */
+    ag_status (*prepare_weight_at)(ag_backend *b, ag_tensor *w, ag_buffer *buffer, size_t offset,
+                                   const ag_tensor *src, ag_dtype want, ag_consumed_fn consumed,
+                                   void *user);
     /* optional; NULL: plain rows of the type. Returns the bytes of the buffer that prepare_weight
      * makes for a weight of `type` */
     size_t (*prepared_bytes)(const ag_backend *b, ag_dtype type, size_t rows, size_t cols);
@@ -81,6 +89,7 @@ typedef struct ag_backend_ops {
     ag_status (*softcap)(ag_backend *b, ag_tensor *x, float cap);
     ag_status (*mul)(ag_backend *b, ag_tensor *a, const ag_tensor *x);
     ag_status (*sigmoid_mul)(ag_backend *b, ag_tensor *a, const ag_tensor *x);
+    ag_status (*swiglu_clamped)(ag_backend *b, ag_tensor *a, const ag_tensor *x, float limit);
     ag_status (*causal_conv)(ag_backend *b, ag_tensor *y, const ag_tensor *x, const ag_tensor *w,
                              ag_tensor *state, bool silu);
     ag_status (*delta_rule)(ag_backend *b, const ag_delta_call *call);
@@ -158,6 +167,13 @@ static inline ag_status ag_take_error(const ag_backend *be, ag_status st, ag_err
 /* Returns the bytes of the buffer that ag_prepare_weight() makes for a weight of `type`. be NULL:
  * plain rows of the type. 0 if no weight can have these sizes. */
 size_t ag_prepared_bytes(const ag_backend *be, ag_dtype type, size_t rows, size_t cols);
+
+/* Returns whether ag_prepare_weight_at() is supported. */
+bool ag_has_prepare_weight_at(const ag_backend *be);
+/* The same as ag_prepare_weight() in a given buffer, from byte `offset` on. */
+ag_status ag_prepare_weight_at(ag_backend *be, ag_tensor *w, ag_buffer *buffer, size_t offset,
+                               const ag_tensor *src, ag_dtype want, ag_consumed_fn consumed,
+                               void *user);
 
 /* ---- operations on the cache: internal, since only the cache makes views ---- */
 

@@ -72,6 +72,8 @@ static inline uint32_t ag_kv_view_max_slots(const ag_kv_view *kv) {
 typedef struct ag_attention_params {
     float scale;   /* factor of q . k */
     float softcap; /* a score becomes softcap * tanh(score / softcap); 0: no cap */
+    /* [n_heads] F32: a logit for each head that joins the softmax and has no value; NULL: none */
+    const ag_tensor *sinks;
 } ag_attention_params;
 
 /* One sequence of an attention call. Query r sees the slots whose positions are in

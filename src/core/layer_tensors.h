@@ -3,6 +3,8 @@
 #ifndef AG_CORE_LAYER_TENSORS_H
 #define AG_CORE_LAYER_TENSORS_H
 
+#include <stdbool.h>
+
 typedef enum ag_layer_tensor {
     AG_LT_ATTENTION_NORM,
     AG_LT_WQ,
@@ -45,9 +47,35 @@ typedef enum ag_layer_tensor {
     AG_LT_INPUT_OUT,
     AG_LT_POST_INPUT_NORM,
     AG_LT_OUT_SCALE,
+    AG_LT_SINKS,
+    AG_LT_ROUTER,
+    AG_LT_ROUTER_BIAS,
+    AG_LT_ROUTER_NORM,
+    AG_LT_CHOICE_BIAS,
+    AG_LT_EXPERT_SCALE,
+    AG_LT_EXPERT_GATE, /* these three are tables of one matrix for each expert */
+    AG_LT_EXPERT_UP,
+    AG_LT_EXPERT_DOWN,
+    AG_LT_EXPERT_GATE_BIAS,
+    AG_LT_EXPERT_UP_BIAS,
+    AG_LT_EXPERT_DOWN_BIAS,
+    AG_LT_SHARED_GATE,
+    AG_LT_SHARED_UP,
+    AG_LT_SHARED_DOWN,
+    AG_LT_SHARED_ROUTER,
+    AG_LT_EXPERT_NORM,
+    AG_LT_POST_DENSE_NORM,
+    AG_LT_POST_EXPERT_NORM,
     AG_LAYER_TENSORS,
     AG_LT_ONES = AG_LAYER_TENSORS, /* all ones, for norms without weight; not in files */
     AG_LAYER_TENSOR_SLOTS,
 } ag_layer_tensor;
+
+enum { AG_EXPERT_TABLES = AG_LT_EXPERT_DOWN - AG_LT_EXPERT_GATE + 1 };
+
+/* Returns whether a tensor is a table of one matrix for each expert. */
+static inline bool ag_is_expert_table(unsigned tensor) {
+    return tensor >= AG_LT_EXPERT_GATE && tensor <= AG_LT_EXPERT_DOWN;
+}
 
 #endif

@@ -14,6 +14,7 @@ void ag_program_destroy(ag_program *p) {
     ag_free(p->weights);
     ag_free(p->attend);
     ag_free(p->recurrent);
+    ag_free(p->route);
     ag_free(p->layer_inputs);
     ag_free(p->live);
     ag_free(p->stages);
@@ -45,6 +46,11 @@ static const char *const codes[AG_OP_CODES] = {
     [AG_OP_ATTEND] = "ATTEND",
     [AG_OP_SHORT_CONV] = "SHORT_CONV",
     [AG_OP_DELTA_NET] = "DELTA_NET",
+    [AG_OP_ROUTE] = "ROUTE",
+    [AG_OP_EXPERTS] = "EXPERTS",
+    [AG_OP_EXPERT_BIAS] = "EXPERT_BIAS",
+    [AG_OP_COMBINE] = "COMBINE",
+    [AG_OP_ROW_GATE] = "ROW_GATE",
 };
 
 const char *ag_op_code_name(ag_op_code code) { return codes[code]; }
@@ -52,7 +58,8 @@ const char *ag_op_code_name(ag_op_code code) { return codes[code]; }
 static const char *const gates[] = {[AG_GATE_SILU] = "silu",
                                     [AG_GATE_GELU_TANH] = "gelu_tanh",
                                     [AG_GATE_SIGMOID] = "sigmoid",
-                                    [AG_GATE_NONE] = "none"};
+                                    [AG_GATE_NONE] = "none",
+                                    [AG_GATE_SWIGLU_CLAMPED] = "swiglu_clamped"};
 
 static const char *const tensors[AG_LAYER_TENSOR_SLOTS] = {
     [AG_LT_ATTENTION_NORM] = "attention_norm",
@@ -96,6 +103,25 @@ static const char *const tensors[AG_LAYER_TENSOR_SLOTS] = {
     [AG_LT_INPUT_OUT] = "input_out",
     [AG_LT_POST_INPUT_NORM] = "post_input_norm",
     [AG_LT_OUT_SCALE] = "out_scale",
+    [AG_LT_SINKS] = "sinks",
+    [AG_LT_ROUTER] = "router",
+    [AG_LT_ROUTER_BIAS] = "router_bias",
+    [AG_LT_ROUTER_NORM] = "router_norm",
+    [AG_LT_CHOICE_BIAS] = "choice_bias",
+    [AG_LT_EXPERT_SCALE] = "expert_scale",
+    [AG_LT_EXPERT_GATE] = "expert_gate",
+    [AG_LT_EXPERT_UP] = "expert_up",
+    [AG_LT_EXPERT_DOWN] = "expert_down",
+    [AG_LT_EXPERT_GATE_BIAS] = "expert_gate_bias",
+    [AG_LT_EXPERT_UP_BIAS] = "expert_up_bias",
+    [AG_LT_EXPERT_DOWN_BIAS] = "expert_down_bias",
+    [AG_LT_SHARED_GATE] = "shared_gate",
+    [AG_LT_SHARED_UP] = "shared_up",
+    [AG_LT_SHARED_DOWN] = "shared_down",
+    [AG_LT_SHARED_ROUTER] = "shared_router",
+    [AG_LT_EXPERT_NORM] = "expert_norm",
+    [AG_LT_POST_DENSE_NORM] = "post_dense_norm",
+    [AG_LT_POST_EXPERT_NORM] = "post_expert_norm",
     [AG_LT_ONES] = "ones",
 };
 
@@ -147,6 +173,16 @@ static void put_recurrent(line *l, const ag_recurrent_op *r, bool is_delta) {
         d->n_v_heads, d->n_k_heads, d->k_dim, d->v_dim, (double)d->eps, d->tiled ? ", tiled" : "");
 }
 
+static void put_route(line *l, const ag_route_op *r) {
+    static const char *const scorings[] = {[AG_SCORING_SOFTMAX] = "softmax",
+                                           [AG_SCORING_SIGMOID] = "sigmoid",
+                                           [AG_SCORING_CHOSEN] = "softmax of the chosen"};
+    const ag_route_params *p = &r->params;
+    put(l, "  %" PRIu32 " of %" PRIu32 ", %s", p->n_used, p->n_experts, scorings[p->scoring]);
+    if (p->normalise) put(l, ", normalised with %g", (double)p->sum_eps);
+    if (p->factor != 1) put(l, ", times %g", (double)p->factor);
+}
+
 static void put_types(line *l, const ag_op *op, const ag_dtype *types) {
     size_t n = 0;
     bool equal = true;
@@ -170,6 +206,10 @@ int ag_program_line(const ag_program *p, uint32_t i, const ag_dtype types[AG_OP_
     put(&l, " ->");
     put_values(&l, p, op->out);
     if (op->code == AG_OP_ATTEND) put_attend(&l, &p->attend[op->params]);
+    if (op->code == AG_OP_ROUTE) put_route(&l, &p->route[op->params]);
+    if (op->code == AG_OP_EXPERTS && op->flags & AG_OP_PICKED) put(&l, "  of picked rows");
+    if (op->code == AG_OP_GATE && op->kind == AG_GATE_SWIGLU_CLAMPED)
+        put(&l, "  limit %g", (double)op->number);
     if (op->code == AG_OP_NORM) put(&l, "  eps %g", (double)op->number);
     if (op->code == AG_OP_SOFTCAP) put(&l, "  cap %g", (double)op->number);
     if (op->code == AG_OP_SHORT_CONV || op->code == AG_OP_DELTA_NET)

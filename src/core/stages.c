@@ -82,7 +82,7 @@ static uint32_t attention(const ag_program *p, uint32_t i, const ag_stage *befor
         if (attend->in[k] != qkv[k]) return 0;
     }
     const ag_attend_op *a = &p->attend[attend->params];
-    return a->shares_kv || a->softcap != 0 ? 0 : n + 1;
+    return a->shares_kv || a->sinks || a->softcap != 0 ? 0 : n + 1;
 }
 
 static match_fn *const patterns[] = {[AG_STAGE_NORMED] = normed,

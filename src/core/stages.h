@@ -23,7 +23,8 @@ struct ag_stage {
 
 /* Lists the stages of a program, up to the first operation that is in none. A stage reads the
  * stream or the result of the stage before it: ATTENTION reads NORMED, ADDED reads ATTENTION or
- * GATED. Attention with a soft cap or with the keys of another layer is in no stage. */
+ * GATED. Attention with a soft cap, with sinks or with the keys of another layer is in no
+ * stage. */
 ag_status ag_find_stages(ag_program *p, ag_error *err);
 /* Returns whether all operations are in stages. */
 bool ag_has_stages(const ag_program *p);

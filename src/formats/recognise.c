@@ -216,6 +216,7 @@ ag_status ag_recognise_quantised(const json_t *config, const char *where, ag_err
         if (!q || json_is_null(q)) continue;
         const char *method = json_string_value(json_object_get(q, "quant_method"));
         if (!method) method = i == 2 ? "mlx" : "unknown";
+        if (i == 0 && !strcmp(method, "mxfp4")) continue;
         return AG_FAIL(err, UNSUPPORTED,
                        "%s: has a %s: its weights are quantised (method %.40s); only F32, "
                        "F16 and BF16 weights are supported: use the original model",

@@ -30,8 +30,8 @@ bool ag_recognise_gguf_shard(const char *path, unsigned *shard, unsigned *n_shar
 /* Returns the path of another shard in memory of ag_malloc(), or NULL without memory. */
 char *ag_recognise_gguf_sibling(const char *path, unsigned shard);
 
-/* Fails with AG_UNSUPPORTED if config.json, an object, says that the weights are quantised. `where`
- * starts the message. */
+/* Fails with AG_UNSUPPORTED if config.json, an object, says that the weights are quantised, except
+ * to MXFP4. `where` starts the message. */
 ag_status ag_recognise_quantised(const json_t *config, const char *where, ag_error *err);
 
 #endif

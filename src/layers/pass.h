@@ -7,6 +7,8 @@
 #include "layers/attention.h"
 #include "layers/workspace.h"
 
+#include <antigravity/model.h>
+
 /* Hook for timing and tests, called on the engine's thread after operations of a pass.
  * Operations [first, next) have run, possibly as one. first == next: the pass, or the call for
  * logits, is about to run operation `first`. An error ends the pass. */
@@ -31,6 +33,8 @@ typedef struct ag_pass {
     size_t n_seqs;
     ag_sequence *selected;  /* scratch for n_seqs sequences: those with output rows after `cut` */
     const ag_op_hook *hook; /* may be NULL */
+    ag_chosen_fn chosen;    /* receives the choices of experts; may be NULL */
+    void *chosen_user;
 } ag_pass;
 
 /* Returns the rows of a value: [n_rows, cols]. */

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "layers/run.h"
 
+#include "core/alloc.h"
 #include "core/backend_ops.h"
+#include "core/experts.h"
 #include "core/fail.h"
 #include "layers/pass.h"
 
@@ -46,14 +48,16 @@ static ag_status norm(const ag_pass *pass, const ag_op *op, const operands *at) 
     return ag_rms_norm(pass->backend, &y, &x, w, op->number);
 }
 
-static ag_status gate(ag_backend *be, ag_gate_kind kind, ag_tensor *x, const ag_tensor *by) {
-    switch (kind) {
+static ag_status gate(ag_backend *be, const ag_op *op, ag_tensor *x, const ag_tensor *by) {
+    switch ((ag_gate_kind)op->kind) {
     case AG_GATE_SILU:
         return ag_silu_mul(be, x, by);
     case AG_GATE_GELU_TANH:
         return ag_gelu_mul(be, x, by);
     case AG_GATE_SIGMOID:
         return ag_sigmoid_mul(be, x, by);
+    case AG_GATE_SWIGLU_CLAMPED:
+        return ag_swiglu_clamped(be, x, by, op->number);
     case AG_GATE_NONE:
         break;
     }
@@ -75,12 +79,82 @@ static ag_status attend(const ag_pass *pass, const ag_op *op, operands *at, ag_e
         .rope_factor = a->rope_factor,
         .query_beta = a->query_beta,
         .query_period = a->query_period,
-        .params = {.scale = a->scale, .softcap = a->softcap},
+        .params = {.scale = a->scale,
+                   .softcap = a->softcap,
+                   .sinks = a->sinks ? weight_of(pass, op, 0) : NULL},
         .visible_from = sees_all ? NULL : ws->visible_from + a->window_list * ws->shape.n_rows,
     };
     const bool own = !a->shares_kv;
     return ag_self_attention(pass->backend, &layer, pass->seqs, pass->n_seqs, ws, &at->out[0],
                              &at->in[0], own ? &at->in[1] : NULL, own ? &at->in[2] : NULL, err);
+}
+
+/* ---- experts ---- */
+
+/* Calls pass->chosen for each row of routes. */
+static ag_status report_chosen(const ag_pass *pass, uint32_t layer, const ag_tensor *routes) {
+    const size_t cols = ag_shape_cols(&routes->shape), n = cols / 3, rows = pass->n_rows;
+    float *values = ag_calloc(rows, cols * sizeof *values);
+    uint32_t experts[AG_EXPERTS_MAX];
+    if (!values) return AG_FAIL(&pass->backend->err, NOMEM, "copy of %zu routes", rows);
+    const ag_status st = ag_read(pass->backend, values, routes, rows * cols * sizeof *values);
+    for (size_t r = 0; r < rows && st == AG_OK; r++) {
+        const float *row = values + r * cols;
+        for (size_t k = 0; k < n; k++) experts[k] = (uint32_t)row[k];
+        pass->chosen(pass->chosen_user,
+                     &(ag_chosen_experts){layer, r, (uint32_t)n, experts, row + n});
+    }
+    ag_free(values);
+    return st;
+}
+
+static ag_status route(const ag_pass *pass, const ag_op *op, operands *at) {
+    const ag_route_op *r = &pass->program->route[op->params];
+    int n = 0;
+    const ag_tensor *bias = r->choice_bias ? weight_of(pass, op, n++) : NULL;
+    const ag_tensor *scale = r->expert_scale ? weight_of(pass, op, n) : NULL;
+    AG_TRY(ag_route(pass->backend, &at->out[0], &at->in[0], bias, scale, &r->params));
+    return pass->chosen ? report_chosen(pass, op->layer, &at->out[0]) : AG_OK;
+}
+
+/* Makes *out the picked rows of a value, which has those of a row in its columns. */
+static ag_status by_picked(const ag_pass *pass, const ag_tensor *value, const ag_tensor *routes,
+                           ag_tensor *out) {
+    const size_t n = ag_shape_rows(&routes->shape) * (ag_shape_cols(&routes->shape) / 3);
+    const size_t cols = n ? ag_shape_numel(&value->shape) / n : 0;
+    return ag_tensor_reshape(out, value, ag_shape_2d(n, cols), &pass->backend->err);
+}
+
+static ag_status multiply_experts(const ag_pass *pass, const ag_op *op, const operands *at) {
+    const ag_route_params *r = &pass->program->route[op->params].params;
+    ag_tensor results[AG_OP_VALUES], x = at->in[0], *y[AG_OP_VALUES];
+    const ag_tensor *w[AG_OP_VALUES];
+    ag_expert_call call = {.y = y,
+                           .x = &x,
+                           .w = w,
+                           .routes = &at->in[1],
+                           .n_experts = r->n_experts,
+                           .n_used = r->n_used,
+                           .picked = op->flags & AG_OP_PICKED};
+    for (; call.n < AG_OP_VALUES && op->out[call.n] != AG_NONE; call.n++) {
+        AG_TRY(by_picked(pass, &at->out[call.n], &at->in[1], &results[call.n]));
+        y[call.n] = &results[call.n];
+        w[call.n] = weight_of(pass, op, (int)call.n);
+    }
+    if (call.picked) AG_TRY(by_picked(pass, &at->in[0], &at->in[1], &x));
+    return ag_matmul_experts(pass->backend, &call);
+}
+
+static ag_status add_expert_bias(const ag_pass *pass, const ag_op *op, const operands *at) {
+    ag_tensor y;
+    AG_TRY(by_picked(pass, &at->out[0], &at->in[1], &y));
+    return ag_add_expert_bias(pass->backend, &y, weight_of(pass, op, 0), &at->in[1]);
+}
+
+static ag_status combine(const ag_pass *pass, operands *at) {
+    ag_tensor y;
+    AG_TRY(by_picked(pass, &at->in[0], &at->in[1], &y));
+    return ag_combine_experts(pass->backend, &at->out[0], &y, &at->in[1]);
 }
 
 static ag_status execute_on(const ag_pass *pass, const ag_op *op, operands *at, ag_error *err) {
@@ -99,13 +173,23 @@ static ag_status execute_on(const ag_pass *pass, const ag_op *op, operands *at, 
     case AG_OP_SOFTCAP:
         return ag_take_error(be, ag_softcap(be, &at->out[0], op->number), err);
     case AG_OP_GATE:
-        return ag_take_error(be, gate(be, (ag_gate_kind)op->kind, &at->out[0], &at->in[1]), err);
+        return ag_take_error(be, gate(be, op, &at->out[0], &at->in[1]), err);
     case AG_OP_ATTEND:
         return attend(pass, op, at, err);
     case AG_OP_SHORT_CONV:
         return ag_run_short_conv(pass, op, &at->in[0], &at->out[0], err);
     case AG_OP_DELTA_NET:
         return ag_run_delta_net(pass, op, at->in, at->out, err);
+    case AG_OP_ROUTE:
+        return ag_take_error(be, route(pass, op, at), err);
+    case AG_OP_EXPERTS:
+        return ag_take_error(be, multiply_experts(pass, op, at), err);
+    case AG_OP_EXPERT_BIAS:
+        return ag_take_error(be, add_expert_bias(pass, op, at), err);
+    case AG_OP_COMBINE:
+        return ag_take_error(be, combine(pass, at), err);
+    case AG_OP_ROW_GATE:
+        return ag_take_error(be, ag_gate_rows(be, &at->out[0], &at->in[1]), err);
     case AG_OP_CODES:
         break;
     }

@@ -52,6 +52,21 @@ static const char *known_architectures(char *buf, size_t cap) {
     return buf;
 }
 
+/* Fails for a name of no family: an architecture or a model_type. */
+static ag_status unknown_name(const ag_config_reader *r, const char *what, const char *name) {
+    static const char *const latent[] = {"Deepseek", "deepseek", "Glm4MoeLite", "glm4_moe_lite"};
+    char known[512];
+    for (size_t i = 0; i < sizeof latent / sizeof latent[0]; i++) {
+        if (strncmp(name, latent[i], strlen(latent[i])) != 0) continue;
+        return AG_FAIL(r->err, UNSUPPORTED,
+                       "%s: %s \"%.80s\" has latent attention, which is not supported", r->where,
+                       what, name);
+    }
+    return AG_FAIL(r->err, UNSUPPORTED, "%s: unknown %s \"%.80s\"; known%s: %s", r->where, what,
+                   name, strcmp(what, "architecture") ? " architectures" : "",
+                   known_architectures(known, sizeof known));
+}
+
 /* Finds the family by `architectures` or, if that is absent, by `model_type`. */
 static ag_status find_family(const ag_config_reader *r, ag_model_spec *s) {
     const json_t *list = ag_config_value(r, "architectures");
@@ -59,7 +74,6 @@ static ag_status find_family(const ag_config_reader *r, ag_model_spec *s) {
     if (list && !json_is_array(list)) {
         return AG_FAIL(r->err, FORMAT, "%s: architectures is not a list", r->where);
     }
-    char known[512];
     for (size_t i = 0; i < json_array_size(list) && !s->family; i++) {
         const char *name = json_string_value(json_array_get(list, i));
         s->family = name ? find_named(name, NULL, &s->architecture) : NULL;
@@ -67,16 +81,14 @@ static ag_status find_family(const ag_config_reader *r, ag_model_spec *s) {
     if (s->family) return AG_OK;
     if (json_array_size(list) > 0) {
         const char *name = json_string_value(json_array_get(list, 0));
-        return AG_FAIL(r->err, UNSUPPORTED, "%s: unknown architecture \"%.80s\"; known: %s",
-                       r->where, name ? name : "?", known_architectures(known, sizeof known));
+        return unknown_name(r, "architecture", name ? name : "?");
     }
     if (!type) {
         return AG_FAIL(r->err, FORMAT, "%s: has neither architectures nor model_type", r->where);
     }
     s->family = find_named(NULL, type, &s->architecture);
     if (s->family) return AG_OK;
-    return AG_FAIL(r->err, UNSUPPORTED, "%s: unknown model_type \"%.80s\"; known architectures: %s",
-                   r->where, type, known_architectures(known, sizeof known));
+    return unknown_name(r, "model_type", type);
 }
 
 static bool is_spelling_of(ag_activation activation, const char *name) {

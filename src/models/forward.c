@@ -149,7 +149,9 @@ ag_status ag_model_forward(ag_model *m, ag_sequence *items, size_t n_items, ag_e
                     .seqs = items,
                     .n_seqs = n_items,
                     .selected = m->selected,
-                    .hook = m->hook};
+                    .hook = m->hook,
+                    .chosen = m->chosen,
+                    .chosen_user = m->chosen_user};
     ag_status st = look_up_inputs(m, &pass, err);
     if (st == AG_OK) st = ag_run_program(&pass, err);
     if (st == AG_OK) find_results(&pass, items, n_items, n_rows);

@@ -18,6 +18,12 @@ const ag_gguf_key ag_gguf_keys[] = {
     {"rope.freq_base", "rope_theta", true},
     {"rope.freq_base_swa", "rope_local_base_freq", true},
     {"vocab_size", "vocab_size", false},
+    {"expert_count", "num_experts", false},
+    {"expert_used_count", "num_experts_per_tok", false},
+    {"expert_feed_forward_length", "moe_intermediate_size", false},
+    {"expert_shared_feed_forward_length", "shared_expert_intermediate_size", false},
+    {"expert_weights_scale", "routed_scaling_factor", true},
+    {"leading_dense_block_count", "num_dense_layers", false},
     {NULL, NULL, false},
 };
 

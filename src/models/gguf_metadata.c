@@ -65,6 +65,23 @@ static const ag_layer_spec *kind_with(const ag_model_spec *s, ag_mixer mixer) {
     return &none;
 }
 
+/* Returns the first kind with experts, or a kind of zeros. */
+static const ag_expert_spec *experts_of(const ag_model_spec *s) {
+    static const ag_expert_spec none;
+    for (uint32_t i = 0; i < s->n_kinds; i++) {
+        if (s->kinds[i].experts.route.n_experts) return &s->kinds[i].experts;
+    }
+    return &none;
+}
+
+/* Returns the number of layers before the first with experts; 0 without experts. */
+static uint32_t count_dense(const ag_model_spec *s) {
+    uint32_t n = 0;
+    if (!experts_of(s)->route.n_experts) return 0;
+    while (!ag_spec_layer(s, n)->experts.route.n_experts) n++;
+    return n;
+}
+
 static uint32_t count_shared(const ag_model_spec *s) {
     uint32_t n = 0;
     for (uint32_t l = 0; l < s->n_layers; l++) n += ag_spec_layer(s, l)->shares_kv;
@@ -85,6 +102,8 @@ static bool complete_terms(json_t *terms, const ag_model_spec *s) {
     const ag_layer_spec *kind = main_kind(s), *windows = kind_with(s, AG_MIXER_ATTENTION);
     const ag_layer_spec *net = kind_with(s, AG_MIXER_DELTA_NET);
     const ag_delta_params *delta = &net->delta;
+    const ag_expert_spec *experts = experts_of(s);
+    const double factor = (double)experts->route.factor;
     const struct {
         const char *term;
         double value;
@@ -112,6 +131,12 @@ static bool complete_terms(json_t *terms, const ag_model_spec *s) {
         {"linear_num_value_heads", delta->n_v_heads},
         {"linear_key_head_dim", delta->k_dim},
         {"linear_inner_size", (double)delta->n_v_heads * delta->v_dim},
+        {"num_experts", experts->route.n_experts},
+        {"num_experts_per_tok", experts->route.n_used},
+        {"moe_intermediate_size", experts->width},
+        {"shared_expert_intermediate_size", experts->shared_width},
+        {"routed_scaling_factor", factor != 1 ? factor : 0},
+        {"num_dense_layers", count_dense(s)},
     };
     for (size_t i = 0; i < sizeof computed / sizeof computed[0]; i++) {
         json_object_del(terms, computed[i].term);

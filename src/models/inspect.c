@@ -3,20 +3,59 @@
 #include "core/fail.h"
 #include "models/weights.h"
 
-ag_status ag_model_weights_find(const ag_weight_source *source, const ag_weight_spec *spec,
-                                const ag_source_tensor **out, ag_error *err) {
-    AG_TRY(ag_source_require(source, spec->name, out, err));
-    const size_t rows = spec->order.file_rows ? spec->order.file_rows : spec->rows;
-    ag_shape shape =
-        spec->kind == AG_WEIGHT_VECTOR ? ag_shape_1d(rows) : ag_shape_2d(rows, spec->cols);
-    if (ag_shape_equal(&(*out)->shape, &shape)) return AG_OK;
-    const ag_shape filter = ag_shape_3d(rows, 1, spec->cols);
-    if (spec->kind == AG_WEIGHT_FILTER && ag_shape_equal(&(*out)->shape, &filter)) return AG_OK;
+#include <stdio.h>
+#include <string.h>
+
+static ag_status wrong_shape(const ag_weight_source *source, const ag_source_tensor *t,
+                             const ag_shape *shape, ag_error *err) {
     char expected[64], found[64];
     return AG_FAIL(err, SHAPE, "%s: tensor %s is %s, the configuration needs %s",
-                   ag_source_file_path(source, (*out)->file), spec->name,
-                   ag_shape_format(&(*out)->shape, found, sizeof found),
-                   ag_shape_format(&shape, expected, sizeof expected));
+                   ag_source_file_path(source, t->file), t->name,
+                   ag_shape_format(&t->shape, found, sizeof found),
+                   ag_shape_format(shape, expected, sizeof expected));
+}
+
+/* Finds a tensor of bytes. */
+static ag_status find_bytes(const ag_weight_source *source, const char *name, const ag_shape *shape,
+                            const ag_source_tensor **out, ag_error *err) {
+    *out = ag_source_find(source, name);
+    if (!*out) return AG_FAIL(err, NOT_FOUND, "%s: has no tensor \"%s\"", source->path, name);
+    if ((*out)->dtype != AG_U8) {
+        return AG_FAIL(err, UNSUPPORTED, "%s: tensor \"%s\" is %s; MXFP4 needs U8",
+                       ag_source_file_path(source, (*out)->file), name, (*out)->dtype_name);
+    }
+    return ag_shape_equal(&(*out)->shape, shape) ? AG_OK : wrong_shape(source, *out, shape, err);
+}
+
+ag_status ag_model_weights_find_exponents(const ag_weight_source *source,
+                                          const ag_weight_spec *spec, const ag_source_tensor **out,
+                                          ag_error *err) {
+    const ag_shape nibbles = ag_weight_file_shape(spec);
+    const ag_shape shape = ag_shape_3d(nibbles.dim[0], nibbles.dim[1], nibbles.dim[2]);
+    char name[sizeof spec->name];
+    snprintf(name, sizeof name, "%.*s_scales", (int)(strlen(spec->name) - strlen("_blocks")),
+             spec->name);
+    return find_bytes(source, name, &shape, out, err);
+}
+
+ag_dtype ag_weight_file_type(const ag_weight_spec *spec, const ag_source_tensor *t) {
+    return spec->is_mxfp4 ? AG_MXFP4 : t->dtype;
+}
+
+ag_status ag_model_weights_find(const ag_weight_source *source, const ag_weight_spec *spec,
+                                const ag_source_tensor **out, ag_error *err) {
+    const ag_shape shape = ag_weight_file_shape(spec);
+    if (spec->is_mxfp4) {
+        AG_TRY(ag_model_weights_find_exponents(source, spec, out, err));
+        return find_bytes(source, spec->name, &shape, out, err);
+    }
+    AG_TRY(ag_source_require(source, spec->name, out, err));
+    if (ag_shape_equal(&(*out)->shape, &shape)) return AG_OK;
+    const ag_shape filter = ag_shape_3d(ag_shape_rows(&shape), 1, spec->cols);
+    if (spec->kind == AG_WEIGHT_FILTER && ag_shape_equal(&(*out)->shape, &filter)) return AG_OK;
+    const ag_shape row = ag_shape_1d(spec->cols); /* GGUF files have no dimension for one row */
+    if (spec->keeps_f32 && spec->rows == 1 && ag_shape_equal(&(*out)->shape, &row)) return AG_OK;
+    return wrong_shape(source, *out, &shape, err);
 }
 
 /* Chooses the naming under which the source has the last norm, or else the embedding. */
@@ -30,6 +69,21 @@ static void find_naming(ag_model_spec *s, const ag_weight_source *source) {
         if (ag_source_find(source, embedding.name)) return;
     }
     ag_tensor_naming(0, s); /* messages then use the usual names */
+}
+
+/* Chooses the naming of experts under which the source has the first layer's, or the first of the
+ * source's format. */
+static void find_expert_naming(ag_model_spec *s, const ag_weight_source *source) {
+    uint32_t layer = 0;
+    while (layer < s->n_layers && !ag_spec_layer(s, layer)->experts.route.n_experts) layer++;
+    if (layer == s->n_layers) return;
+    for (size_t n = 0; ag_expert_naming(n, s); n++) {
+        size_t i = 0;
+        ag_weight_spec w = ag_layer_weight(s, layer, i);
+        while (w.tensor != AG_LT_EXPERT_GATE) w = ag_layer_weight(s, layer, ++i);
+        if (ag_source_find(source, w.name)) return;
+    }
+    ag_expert_naming(0, s);
 }
 
 /* Finds the embedding and the head. A tied checkpoint has one of the two tensors, or both with
@@ -80,7 +134,7 @@ static void count_matrix_of(inspection *v, ag_dtype file, const ag_weight_spec *
     v->summary->types[type].values += (uint64_t)spec->rows * spec->cols;
     v->summary->types[type].bytes += bytes;
     count_buffer(v->summary, ag_prepared_bytes(v->be, type, spec->rows, spec->cols));
-    v->summary->n_kept += keeps_file_type(v->params, type, file, spec->cols);
+    v->summary->n_kept += !spec->keeps_f32 && keeps_file_type(v->params, type, file, spec->cols);
     v->by_type[file] += (uint64_t)spec->rows * spec->cols;
 }
 
@@ -90,8 +144,9 @@ static void count_vector_of(inspection *v, const ag_weight_spec *spec) {
 }
 
 static void count_matrix(inspection *v, const ag_source_tensor *t, const ag_weight_spec *spec) {
-    count_matrix_of(v, t->dtype, spec);
-    v->summary->source_bytes += ag_weight_file_bytes(t->dtype, spec);
+    const ag_dtype file = ag_weight_file_type(spec, t);
+    count_matrix_of(v, file, spec);
+    v->summary->source_bytes += ag_weight_file_bytes(file, spec);
 }
 
 static void count_vector(inspection *v, const ag_source_tensor *t, const ag_weight_spec *spec) {
@@ -123,6 +178,7 @@ ag_status ag_model_weights_inspect(const ag_backend *be, ag_model_spec *s,
     inspection v = {.be = be, .summary = out, .params = params};
     const ag_source_tensor *head, *norm;
     find_naming(s, source);
+    find_expert_naming(s, source);
     AG_TRY(find_ends(s, source, &out->embedding, &head, err));
     if (s->layer_input) {
         const ag_weight_spec inputs = ag_layer_input_weight(s);

@@ -59,7 +59,8 @@ static ag_status find_type(const inspected *m, ag_weight_ref ref, ag_dtype *type
         const ag_source_tensor *t;
         if (w.tensor != ref.tensor || w.kind != AG_WEIGHT_MATRIX) continue;
         AG_TRY(ag_model_weights_find(m->source, &w, &t, err));
-        *type = ag_weight_type(&w, t->dtype, &m->params);
+        *type = ag_weight_type(&w, ag_weight_file_type(&w, t), &m->params);
+        break;
     }
     return AG_OK;
 }

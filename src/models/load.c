@@ -52,7 +52,7 @@ static ag_status cancelled_at(const ag_source_tensor *t, ag_error *err) {
 
 static ag_status advance(loading *ld, const ag_source_tensor *t, const ag_weight_spec *spec,
                          ag_error *err) {
-    ld->done += ag_weight_file_bytes(t->dtype, spec);
+    ld->done += ag_weight_file_bytes(ag_weight_file_type(spec, t), spec);
     ag_memory_usage here; /* records the peak of memory while loading */
     ag_process_memory(&here);
     const ag_model_params *p = ld->params;
@@ -62,6 +62,14 @@ static ag_status advance(loading *ld, const ag_source_tensor *t, const ag_weight
     return AG_OK;
 }
 
+/* Copies columns of a transposed tensor as rows. value_bytes: of one value. */
+static void transpose(const ag_weight_spec *spec, size_t value_bytes, const char *from, char *to) {
+    for (size_t i = 0; i < spec->rows; i++) {
+        for (size_t k = 0; k < spec->cols; k++, to += value_bytes)
+            memcpy(to, from + ag_weight_value_at(spec, i, k) * value_bytes, value_bytes);
+    }
+}
+
 /* Makes *out the weight's rows of the file's tensor `all`: in place if they are adjacent, else
  * copied into *copy. */
 static ag_status select_rows(const loading *ld, const ag_weight_spec *spec, const ag_tensor *all,
@@ -69,13 +77,17 @@ static ag_status select_rows(const loading *ld, const ag_weight_spec *spec, cons
     const ag_row_order *order = &spec->order;
     const ag_shape shape = ag_shape_2d(spec->rows, spec->cols);
     *copy = NULL;
-    if (ag_row_order_is_range(order)) {
+    if (ag_row_order_is_range(order) && !spec->transposed) {
         return ag_tensor_make(out, all->dtype, shape, all->buffer,
                               all->offset + order->first * ld->row_bytes, err);
     }
     AG_TRY(ag_tensor_alloc(out, copy, ld->host, AG_USAGE_SCRATCH, all->dtype, shape, err));
     const char *from = ag_tensor_data(all);
     char *to = ag_tensor_data(out);
+    if (spec->transposed) {
+        transpose(spec, ag_dtype_block_bytes(all->dtype), from, to);
+        return AG_OK;
+    }
     for (size_t i = 0; i < spec->rows; i++) {
         memcpy(to + i * ld->row_bytes, from + ag_row_order_at(order, i) * ld->row_bytes,
                ld->row_bytes);
@@ -83,17 +95,48 @@ static ag_status select_rows(const loading *ld, const ag_weight_spec *spec, cons
     return AG_OK;
 }
 
+/* Makes *out the weight's rows of MXFP4, joined from two tensors of the file. */
+static ag_status join_rows(const loading *ld, const ag_weight_spec *spec, const ag_source_tensor *t,
+                           ag_tensor *out, ag_buffer **copy, ag_error *err) {
+    const size_t n = spec->cols / AG_MXFP4_BLOCK;
+    const ag_source_tensor *exponents;
+    ag_tensor halves, scales;
+    *copy = NULL;
+    AG_TRY(ag_model_weights_find_exponents(ld->source, spec, &exponents, err));
+    AG_TRY(ag_source_map(ld->source, t, &halves, err));
+    AG_TRY(ag_source_map(ld->source, exponents, &scales, err));
+    AG_TRY(ag_tensor_alloc(out, copy, ld->host, AG_USAGE_SCRATCH, AG_MXFP4,
+                           ag_shape_2d(spec->rows, spec->cols), err));
+    unsigned char *to = ag_tensor_data(out);
+    for (size_t i = 0; i < spec->rows; i++, to += ld->row_bytes) {
+        const size_t row = ag_row_order_at(&spec->order, i);
+        ag_join_mxfp4(to, ag_tensor_u8(&halves) + row * n * AG_MXFP4_BLOCK / 2,
+                      ag_tensor_u8(&scales) + row * n, n);
+    }
+    return AG_OK;
+}
+
+/* Makes *src the weight's rows: in place or in *copy. */
+static ag_status open_rows(const loading *ld, const ag_weight_spec *spec, const ag_source_tensor *t,
+                           ag_tensor *src, ag_buffer **copy, ag_error *err) {
+    ag_tensor all;
+    *copy = NULL;
+    if (spec->is_mxfp4) return join_rows(ld, spec, t, src, copy, err);
+    AG_TRY(ag_source_map(ld->source, t, &all, err));
+    return select_rows(ld, spec, &all, src, copy, err);
+}
+
 static ag_status load_matrix(loading *ld, ag_tensor *out, const ag_weight_spec *spec,
                              ag_error *err) {
     const ag_source_tensor *t;
-    ag_tensor all, src;
+    ag_tensor src;
     ag_buffer *copy;
     AG_TRY(ag_model_weights_find(ld->source, spec, &t, err));
-    const ag_dtype type = ag_weight_type(spec, t->dtype, ld->params);
+    const ag_dtype file = ag_weight_file_type(spec, t);
+    const ag_dtype type = ag_weight_type(spec, file, ld->params);
     atomic_store(&ld->part_done, 0);
-    ld->row_bytes = ag_dtype_row_bytes(t->dtype, spec->cols);
-    AG_TRY(ag_source_map(ld->source, t, &all, err));
-    ag_status st = select_rows(ld, spec, &all, &src, &copy, err);
+    ld->row_bytes = ag_dtype_row_bytes(file, spec->cols);
+    ag_status st = open_rows(ld, spec, t, &src, &copy, err);
     ld->current = copy ? NULL : t;
     ld->first_row = spec->order.first;
     if (st == AG_OK) {
@@ -148,7 +191,7 @@ static ag_status load_layers(loading *ld, const ag_model_spec *s, ag_error *err)
     for (uint32_t l = 0; l < s->n_layers; l++) {
         for (size_t i = 0; i < ag_layer_weight_count(s, l); i++) {
             ag_weight_spec spec = ag_layer_weight(s, l, i);
-            ag_tensor *out = &ld->w->layers[l].of[spec.tensor];
+            ag_tensor *out = ag_model_weights_slot(ld->w, l, &spec);
             if (spec.kind == AG_WEIGHT_MATRIX) {
                 AG_TRY(load_matrix(ld, out, &spec, err));
             } else {

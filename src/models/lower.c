@@ -14,7 +14,7 @@ typedef struct builder {
     uint16_t stream, normed;
     uint32_t n_states, n_caches;
     uint16_t *caches; /* owned; [n_layers] */
-    size_t cap_ops, cap_values, cap_weights, cap_attend, cap_recurrent;
+    size_t cap_ops, cap_values, cap_weights, cap_attend, cap_recurrent, cap_route;
     bool begins; /* the next operation is the first of its layer */
     ag_status status;
     ag_error *err;
@@ -61,7 +61,7 @@ static void add_op(builder *b, ag_op op) {
     ag_op *to = ONE_MORE(b, ops);
     if (!to) return;
     op.layer = b->layer;
-    op.flags = b->begins ? AG_OP_LAYER_BEGINS : 0;
+    if (b->begins) op.flags |= AG_OP_LAYER_BEGINS;
     b->begins = false;
     *to = op;
 }
@@ -166,6 +166,7 @@ static uint32_t add_attend(builder *b) {
         .query_period = b->s->query_period,
         .window_list = k->window ? n_windows_before(b) : AG_NONE,
         .window = k->window,
+        .sinks = k->sinks,
         .scale = k->scale,
         .softcap = k->softcap,
     };
@@ -177,20 +178,23 @@ static uint16_t attend(builder *b) {
     const size_t q_dim = (size_t)k->n_heads * k->head_dim;
     const size_t kv_dim = (size_t)k->n_kv_heads * k->head_dim;
     const bool own = !k->shares_kv, norms = k->qk_norm || k->full_qk_norm;
+    const bool own_v = own && !k->v_from_k;
     const uint16_t l = b->layer, q = add_value(b, "q", q_dim);
     const uint16_t y[] = {q, own ? add_value(b, "k", kv_dim) : AG_NONE,
                           own ? add_value(b, "v", kv_dim) : AG_NONE};
     const uint16_t w[] = {add_weight(b, l, AG_LT_WQ), own ? add_weight(b, l, AG_LT_WK) : AG_NONE,
-                          own ? add_weight(b, l, AG_LT_WV) : AG_NONE};
-    products(b, b->normed, w, y, own ? 3 : 1);
+                          own_v ? add_weight(b, l, AG_LT_WV) : AG_NONE};
+    products(b, b->normed, w, y, own ? (own_v ? 3 : 2) : 1);
     if (k->qkv_bias) add_bias(b, q, AG_LT_BQ);
     if (k->qkv_bias && own) add_bias(b, y[1], AG_LT_BK);
-    if (k->qkv_bias && own) add_bias(b, y[2], AG_LT_BV);
+    if (k->qkv_bias && own_v) add_bias(b, y[2], AG_LT_BV);
+    if (own && k->v_from_k) norm(b, y[1], y[2], add_weight(b, l, AG_LT_ONES), ag_spec_eps(b->s));
     if (norms) norm_in_place(b, q, AG_LT_Q_NORM);
     if (norms && own) norm_in_place(b, y[1], AG_LT_K_NORM);
-    if (k->v_norm && own) norm_in_place(b, y[2], AG_LT_ONES);
+    if (k->v_norm && own_v) norm_in_place(b, y[2], AG_LT_ONES);
     ag_op op = op_of(AG_OP_ATTEND, q, y[1], add_value(b, "attended", q_dim), AG_NONE);
     op.in[2] = y[2];
+    if (k->sinks) op.w[0] = add_weight(b, l, AG_LT_SINKS);
     op.params = (uint16_t)add_attend(b);
     add_op(b, op);
     if (own) b->p->cut = b->p->n_ops;
@@ -269,6 +273,7 @@ static uint16_t run_mixer(builder *b, ag_layer_tensor *projection) {
 /* ---- layers ---- */
 
 static ag_gate_kind activation_of(const builder *b) {
+    if (b->kind->activation == AG_ACTIVATION_SWIGLU_CLAMPED) return AG_GATE_SWIGLU_CLAMPED;
     return b->kind->activation == AG_ACTIVATION_GELU_TANH ? AG_GATE_GELU_TANH : AG_GATE_SILU;
 }
 
@@ -282,16 +287,122 @@ static void mixer_branch(builder *b) {
     norm_stream(b, b->layer, AG_LT_FFN_NORM);
 }
 
-static uint16_t feed_forward(builder *b) {
+/* Adds a GATE by the layer's activation, in place of `gate`. */
+static void activate(builder *b, uint16_t gate, uint16_t up) {
+    ag_op op = op_of(AG_OP_GATE, gate, up, gate, AG_NONE);
+    op.kind = (uint8_t)activation_of(b);
+    if (op.kind == AG_GATE_SWIGLU_CLAMPED) op.number = b->kind->experts.gate_limit;
+    add_op(b, op);
+}
+
+static uint16_t dense_part(builder *b) {
     const size_t ffn_dim = ag_spec_ffn_dim(b->s, b->kind);
     const uint16_t y[] = {add_value(b, "gate", ffn_dim), add_value(b, "up", ffn_dim)};
     const uint16_t w[] = {add_weight(b, b->layer, AG_LT_GATE), add_weight(b, b->layer, AG_LT_UP)};
     products(b, b->normed, w, y, 2);
     if (b->kind->ffn_bias) add_bias(b, y[0], AG_LT_BIAS_GATE);
     if (b->kind->ffn_bias) add_bias(b, y[1], AG_LT_BIAS_UP);
-    gate_by(b, activation_of(b), y[0], y[1]);
+    activate(b, y[0], y[1]);
     const uint16_t branch = product(b, y[0], AG_LT_DOWN, "branch", b->s->hidden_size);
     if (b->kind->ffn_bias) add_bias(b, branch, AG_LT_BIAS_DOWN);
+    return branch;
+}
+
+/* ---- experts ---- */
+
+static uint16_t add_route(builder *b) {
+    const ag_expert_spec *x = &b->kind->experts;
+    ag_route_op *r = ONE_MORE(b, route);
+    if (!r) return 0;
+    *r = (ag_route_op){x->route, x->choice_bias, x->beside_dense};
+    return (uint16_t)(b->p->n_route - 1);
+}
+
+/* Adds the choice of experts by the values of x. Returns the routes. */
+static uint16_t route(builder *b, uint16_t x, uint16_t params) {
+    const ag_expert_spec *experts = &b->kind->experts;
+    const uint16_t logits = product(b, x, AG_LT_ROUTER, "scores", experts->route.n_experts);
+    size_t n = 0;
+    if (experts->router_bias) add_bias(b, logits, AG_LT_ROUTER_BIAS);
+    ag_op op = op_of(AG_OP_ROUTE, logits, AG_NONE,
+                     add_value(b, "routes", ag_route_cols(experts->route.n_used)), AG_NONE);
+    if (experts->choice_bias) op.w[n++] = add_weight(b, b->layer, AG_LT_CHOICE_BIAS);
+    if (experts->beside_dense) op.w[n++] = add_weight(b, b->layer, AG_LT_EXPERT_SCALE);
+    op.params = params;
+    add_op(b, op);
+    return op.out[0];
+}
+
+static void add_expert_bias(builder *b, uint16_t y, uint16_t routes, ag_layer_tensor tensor) {
+    if (!b->kind->experts.matrix_biases) return;
+    add_op(b, op_of(AG_OP_EXPERT_BIAS, y, routes, y, add_weight(b, b->layer, (uint16_t)tensor)));
+}
+
+/* Adds the experts that the router chooses by `by`, and their sum. x: their input. */
+static uint16_t experts(builder *b, uint16_t x, uint16_t by) {
+    const ag_expert_spec *spec = &b->kind->experts;
+    const size_t used = spec->route.n_used, dim = b->s->hidden_size;
+    const uint16_t params = add_route(b), routes = route(b, by, params);
+    ag_op in = op_of(AG_OP_EXPERTS, x, routes, add_value(b, "gate", used * spec->width),
+                     add_weight(b, b->layer, AG_LT_EXPERT_GATE));
+    in.out[1] = add_value(b, "up", used * spec->width);
+    in.w[1] = add_weight(b, b->layer, AG_LT_EXPERT_UP);
+    in.params = params;
+    add_op(b, in);
+    add_expert_bias(b, in.out[0], routes, AG_LT_EXPERT_GATE_BIAS);
+    add_expert_bias(b, in.out[1], routes, AG_LT_EXPERT_UP_BIAS);
+    activate(b, in.out[0], in.out[1]);
+    ag_op down = op_of(AG_OP_EXPERTS, in.out[0], routes, add_value(b, "down", used * dim),
+                       add_weight(b, b->layer, AG_LT_EXPERT_DOWN));
+    down.params = params;
+    down.flags = AG_OP_PICKED;
+    add_op(b, down);
+    add_expert_bias(b, down.out[0], routes, AG_LT_EXPERT_DOWN_BIAS);
+    const uint16_t branch = add_value(b, "branch", dim);
+    add_op(b, op_of(AG_OP_COMBINE, down.out[0], routes, branch, AG_NONE));
+    return branch;
+}
+
+/* Adds the expert that all rows use. */
+static uint16_t shared_expert(builder *b) {
+    const size_t width = b->kind->experts.shared_width;
+    const uint16_t y[] = {add_value(b, "gate", width), add_value(b, "up", width)};
+    const uint16_t w[] = {add_weight(b, b->layer, AG_LT_SHARED_GATE),
+                          add_weight(b, b->layer, AG_LT_SHARED_UP)};
+    products(b, b->normed, w, y, 2);
+    activate(b, y[0], y[1]);
+    const uint16_t branch = product(b, y[0], AG_LT_SHARED_DOWN, "shared", b->s->hidden_size);
+    if (!b->kind->experts.shared_gate) return branch;
+    const uint16_t gate = product(b, b->normed, AG_LT_SHARED_ROUTER, "shared_gate", 1);
+    add_op(b, op_of(AG_OP_ROW_GATE, branch, gate, branch, AG_NONE));
+    return branch;
+}
+
+/* Returns the stream normed by a weight of the layer. */
+static uint16_t normed_by(builder *b, const char *name, ag_layer_tensor tensor) {
+    const uint16_t y = add_value(b, name, b->s->hidden_size);
+    norm(b, b->stream, y, add_weight(b, b->layer, (uint16_t)tensor), ag_spec_eps(b->s));
+    return y;
+}
+
+/* Adds experts to a dense part (Gemma 4). Both have norms of their own. */
+static uint16_t dense_and_experts(builder *b) {
+    const uint16_t branch = dense_part(b);
+    norm_in_place(b, branch, AG_LT_POST_DENSE_NORM);
+    const uint16_t by = normed_by(b, "routed", AG_LT_ROUTER_NORM);
+    const uint16_t x = normed_by(b, "normed", AG_LT_EXPERT_NORM);
+    const uint16_t sum = experts(b, x, by);
+    norm_in_place(b, sum, AG_LT_POST_EXPERT_NORM);
+    add_to(b, branch, sum);
+    return branch;
+}
+
+static uint16_t feed_forward(builder *b) {
+    const ag_expert_spec *x = &b->kind->experts;
+    const uint16_t branch = !x->route.n_experts ? dense_part(b)
+                            : x->beside_dense   ? dense_and_experts(b)
+                                                : experts(b, b->normed, b->normed);
+    if (x->shared_width) add_to(b, branch, shared_expert(b));
     if (b->kind->post_norms) norm_in_place(b, branch, AG_LT_POST_FFN_NORM);
     return branch;
 }

@@ -265,7 +265,7 @@ static ag_status make_ones(ag_model *m, ag_error *err) {
     for (int i = 0; i < MAX_HEAD_DIM; i++) ones[i] = 1;
     for (uint32_t l = 0; l < m->spec.n_layers; l++) {
         const ag_layer_spec *kind = ag_spec_layer(&m->spec, l);
-        if (!kind->v_norm || kind->shares_kv) continue;
+        if ((!kind->v_norm && !kind->v_from_k) || kind->shares_kv) continue;
         if (kind->head_dim > MAX_HEAD_DIM) {
             return AG_FAIL(err, UNSUPPORTED,
                            "norms of value heads of %u are not supported; at most %d",
@@ -282,6 +282,13 @@ static ag_status make_ones(ag_model *m, ag_error *err) {
     return AG_OK;
 }
 
+/* Returns a tensor of a layer: of a table, the first. */
+static const ag_tensor *weight_of(const ag_model *m, ag_weight_ref w) {
+    if (!ag_is_expert_table(w.tensor)) return &m->weights.layers[w.layer].of[w.tensor];
+    const uint32_t n = ag_spec_layer(&m->spec, w.layer)->experts.route.n_experts;
+    return &m->weights.experts[w.layer][(w.tensor - AG_LT_EXPERT_GATE) * (size_t)n];
+}
+
 /* Makes the program, and binds its weights and the factors of the stream. */
 static ag_status bind_program(ag_model *m, ag_error *err) {
     AG_TRY(ag_lower(&m->spec, &m->program, err));
@@ -293,7 +300,7 @@ static ag_status bind_program(ag_model *m, ag_error *err) {
         const bool is_last = w.layer == AG_MODEL_WEIGHT;
         const ag_tensor *ends[] = {
             [AG_MODEL_NORM] = &m->weights.norm, [AG_MODEL_HEAD] = &m->weights.lm_head};
-        m->bound[i].tensor = is_last ? ends[w.tensor] : &m->weights.layers[w.layer].of[w.tensor];
+        m->bound[i].tensor = is_last ? ends[w.tensor] : weight_of(m, w);
         if (is_last || w.tensor != AG_LT_OUT_SCALE) continue;
         AG_TRY(ag_take_error(
             m->backend,

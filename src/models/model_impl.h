@@ -25,9 +25,11 @@ struct ag_model {
     const ag_op_hook *hook;
     struct {
         ag_op_hook hook;
-        double *seconds;    /* borrowed; [program->n_ops] */
-        double last;        /* end of the last operation, in seconds */
-    } times;                /* state of ag_model_time_ops() */
+        double *seconds; /* borrowed; [program->n_ops] */
+        double last;     /* end of the last operation, in seconds */
+    } times;             /* state of ag_model_time_ops() */
+    ag_chosen_fn chosen; /* set by ag_model_observe_experts() */
+    void *chosen_user;
     ag_workspace workspace; /* shared by the model's sessions */
     /* Values of the program, [rows of the workspace, hidden_size]: embeddings before a pass, and
      * its results. The stream is free after a pass. */

@@ -117,7 +117,7 @@ static ag_status make_layers(making *mk, const ag_model_spec *s, ag_error *err) 
     for (uint32_t l = 0; l < s->n_layers; l++) {
         for (size_t i = 0; i < ag_layer_weight_count(s, l); i++) {
             ag_weight_spec spec = ag_layer_weight(s, l, i);
-            ag_tensor *out = &mk->w->layers[l].of[spec.tensor];
+            ag_tensor *out = ag_model_weights_slot(mk->w, l, &spec);
             AG_TRY(make_weight(mk, out, &spec, err));
         }
     }

@@ -42,11 +42,25 @@ static bool is_same_attention(const ag_layer_spec *a, const ag_layer_spec *b) {
            a->out_gate == b->out_gate && a->rope == b->rope && a->window == b->window &&
            a->scale == b->scale && a->softcap == b->softcap && a->qkv_bias == b->qkv_bias &&
            a->out_bias == b->out_bias && a->qk_norm == b->qk_norm &&
-           a->full_qk_norm == b->full_qk_norm;
+           a->full_qk_norm == b->full_qk_norm && a->v_from_k == b->v_from_k && a->sinks == b->sinks;
+}
+
+static bool is_same_route(const ag_route_params *a, const ag_route_params *b) {
+    return a->n_experts == b->n_experts && a->n_used == b->n_used && a->scoring == b->scoring &&
+           a->normalise == b->normalise && a->sum_eps == b->sum_eps && a->factor == b->factor;
+}
+
+static bool is_same_experts(const ag_expert_spec *a, const ag_expert_spec *b) {
+    return is_same_route(&a->route, &b->route) && a->width == b->width &&
+           a->shared_width == b->shared_width && a->shared_gate == b->shared_gate &&
+           a->router_bias == b->router_bias && a->choice_bias == b->choice_bias &&
+           a->matrix_biases == b->matrix_biases && a->beside_dense == b->beside_dense &&
+           a->gate_limit == b->gate_limit;
 }
 
 static bool is_same(const ag_layer_spec *a, const ag_layer_spec *b) {
-    return is_same_mixer(a, b) && is_same_attention(a, b) && a->activation == b->activation &&
+    return is_same_mixer(a, b) && is_same_attention(a, b) &&
+           is_same_experts(&a->experts, &b->experts) && a->activation == b->activation &&
            a->ffn_dim == b->ffn_dim && a->ffn_bias == b->ffn_bias &&
            a->post_norms == b->post_norms && a->no_pre_norms == b->no_pre_norms;
 }

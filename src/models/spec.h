@@ -6,11 +6,16 @@
 #define AG_MODELS_SPEC_H
 
 #include "cache/layer_state.h"
+#include "core/experts.h"
 
 #include <antigravity/model.h>
 #include <antigravity/operations.h>
 
-typedef enum ag_activation { AG_ACTIVATION_SILU, AG_ACTIVATION_GELU_TANH } ag_activation;
+typedef enum ag_activation {
+    AG_ACTIVATION_SILU,
+    AG_ACTIVATION_GELU_TANH,
+    AG_ACTIVATION_SWIGLU_CLAMPED, /* for experts, with ag_expert_spec.gate_limit */
+} ag_activation;
 
 typedef enum ag_rope_type {
     AG_ROPE_DEFAULT,
@@ -46,16 +51,31 @@ typedef struct ag_rope_spec {
     float divisors[2][AG_MAX_ROPE_DIVISORS];
 } ag_rope_spec;
 
+/* Experts of a layer. */
+typedef struct ag_expert_spec {
+    ag_route_params route; /* n_experts 0: the layer has no experts, other members unset */
+    uint32_t width;        /* rows of the gate of an expert */
+    uint32_t shared_width; /* the same of the shared expert; 0: none */
+    bool shared_gate;      /* the shared expert is multiplied by the sigmoid of a projection */
+    bool router_bias, choice_bias, matrix_biases;
+    bool beside_dense; /* added to a dense feed-forward part, with norms of their own. The router
+                        * reads the normed stream, and its weights are scaled by expert */
+    float gate_limit;
+} ag_expert_spec;
+
 /* Kind of layers: parameters that layers of one kind share. */
 typedef struct ag_layer_spec {
     ag_mixer mixer;
     uint32_t conv_taps;    /* tokens of a convolution, including its own */
     ag_delta_params delta; /* parameters of a delta net */
     uint32_t ffn_dim;      /* 0: the model's intermediate_size */
+    ag_expert_spec experts;
     /* Members up to `softcap` are for attention. */
     uint32_t n_heads, n_kv_heads, head_dim;
     bool shares_kv;  /* uses keys and values of ag_spec_kv_source() */
     bool v_norm;     /* RMSNorm without weight over every head of v */
+    bool v_from_k;   /* values are the keys before their norm and rotation */
+    bool sinks;      /* a learnt logit for each head joins the softmax */
     bool out_gate;   /* the output is multiplied by the sigmoid of a projection */
     uint32_t rope;   /* index of the rotary table, or AG_NO_ROPE */
     uint32_t window; /* number of positions that a query sees, its own included; 0: all */
@@ -79,6 +99,7 @@ typedef struct ag_model_spec {
     const struct ag_family *family; /* for names of tensors; may be NULL */
     const char *architecture;       /* "LlamaForCausalLM"; static */
     uint8_t naming;                 /* index of the naming: ag_tensor_naming() */
+    uint8_t expert_naming;          /* the same of experts: ag_expert_naming() */
     uint32_t vocab_size, hidden_size, intermediate_size;
     uint32_t max_positions;
     uint32_t n_layers, n_kinds, n_ropes;
@@ -108,6 +129,10 @@ static inline const ag_layer_spec *ag_spec_layer(const ag_model_spec *s, uint32_
 
 static inline uint32_t ag_spec_ffn_dim(const ag_model_spec *s, const ag_layer_spec *kind) {
     return kind->ffn_dim ? kind->ffn_dim : s->intermediate_size;
+}
+/* Returns whether a layer has a feed-forward part that is not made of experts. */
+static inline bool ag_spec_has_dense(const ag_layer_spec *kind) {
+    return !kind->experts.route.n_experts || kind->experts.beside_dense;
 }
 /* Returns the channels of a layer's convolution; 0: none. */
 uint32_t ag_spec_channels(const ag_model_spec *s, const ag_layer_spec *kind);

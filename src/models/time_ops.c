@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Times the operations of a model's forward pass. */
+/* Observes a model's forward pass: times of operations, choices of experts. */
 #include "core/backend_ops.h"
 #include "core/fail.h"
 #include "models/model_impl.h"
@@ -13,6 +13,11 @@ static ag_status add_seconds(void *user, uint32_t first, uint32_t next, ag_error
     if (next > first) m->times.seconds[first] += now - m->times.last;
     m->times.last = now;
     return AG_OK;
+}
+
+void ag_model_observe_experts(ag_model *m, ag_chosen_fn fn, void *user) {
+    m->chosen = fn;
+    m->chosen_user = user;
 }
 
 void ag_model_time_ops(ag_model *m, double *seconds) {

@@ -75,12 +75,17 @@ static ag_dtype mixed_type(const ag_weight_spec *w, ag_dtype file, unsigned step
 
 /* ---- any matrix ---- */
 
+static bool is_float(ag_dtype weights) {
+    return weights < AG_DTYPE_COUNT && !ag_dtype_is_quantized(weights);
+}
+
 ag_dtype ag_weight_type(const ag_weight_spec *w, ag_dtype file, const ag_model_params *params) {
     ag_dtype named;
+    if (w->keeps_f32) return AG_F32;
     if (ag_tensor_type_find(params->tensor_types, params->n_tensor_types, w->gguf_name, &named)) {
         return ag_weight_type_fitting(named, w->cols, file);
     }
-    if (params->as_is) return file;
+    if (params->as_is || (w->is_mxfp4 && !is_float(params->weights))) return file;
     if (ag_weights_is_mix(params->weights)) {
         return mixed_type(w, file, (unsigned)params->weights - (unsigned)AG_WEIGHTS_MIX);
     }

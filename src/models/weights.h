@@ -19,6 +19,7 @@ typedef struct ag_layer {
 /* Owns the buffers of all tensors. */
 typedef struct ag_model_weights {
     ag_layer *layers;
+    ag_tensor **experts; /* owned; [n_layers][AG_EXPERT_TABLES * experts]; NULL: no experts */
     uint32_t n_layers;
     ag_tensor norm, lm_head;
     ag_buffer **owners;
@@ -63,6 +64,17 @@ void ag_model_weights_release(ag_model_weights *w);
 /* Finds a tensor and checks its shape. */
 ag_status ag_model_weights_find(const ag_weight_source *source, const ag_weight_spec *spec,
                                 const ag_source_tensor **out, ag_error *err);
+
+/* Returns the tensor of a layer's weight. */
+ag_tensor *ag_model_weights_slot(const ag_model_weights *w, uint32_t layer,
+                                 const ag_weight_spec *spec);
+
+/* Finds the exponents of a weight that is_mxfp4. */
+ag_status ag_model_weights_find_exponents(const ag_weight_source *source,
+                                          const ag_weight_spec *spec, const ag_source_tensor **out,
+                                          ag_error *err);
+/* Returns the type of a weight in its file. t: its tensor. */
+ag_dtype ag_weight_file_type(const ag_weight_spec *spec, const ag_source_tensor *t);
 
 /* Returns the bytes of a weight in the file. */
 uint64_t ag_weight_file_bytes(ag_dtype file, const ag_weight_spec *spec);

@@ -150,6 +150,10 @@ ag_status ag_quantize_weights(const ag_weight_rounding *how, ag_dtype dtype, voi
 /* Converts n values of src to F32. dtype may be any but I32 and U8. */
 void ag_dequantize_row(ag_dtype dtype, float *dst, const void *src, size_t n);
 
+/* Makes blocks of MXFP4 of the two tensors that safetensors files have instead: nibbles, with
+ * adjacent values in a byte, and the exponents of the blocks. */
+void ag_join_mxfp4(void *dst, const uint8_t *nibbles, const uint8_t *exponents, size_t n_blocks);
+
 /* Converts a row to another type by way of values [n], scratch. A quantised row that keeps its
  * type is copied, not rounded again. Fails like ag_quantize_row(), also for a copied row that
  * holds NaN; `values` then holds src. */

@@ -81,6 +81,16 @@ static const size softcap_sizes[] = {{1, 140, 64}, {3, 127, 17}, {33, 300, 64}};
 static const size most_sizes[] = {{1, 1, 1}, {3, 127, 17}, {17, 140, 64}, {33, 600, 64}};
 static const size block_softcap_sizes[] = {{1, 140, 64}, {33, 300, 64}};
 
+/* route: rows, experts, experts of a row; matmul_experts: rows, rows and columns of an expert */
+static const size route_sizes[] = {{1, 1, 1},   {2, 4, 4},   {3, 8, 2},   {1, 64, 6},
+                                   {5, 128, 8}, {70, 12, 4}, {33, 100, 8}};
+static const size expert_sizes[] = {{1, 1, 1},    {1, 33, 127}, {2, 16, 33}, {15, 7, 64},
+                                    {16, 17, 40}, {70, 48, 15}, {300, 2, 31}};
+static const size block_expert_sizes[] = {{1, 33, 96},  {2, 16, 64},   {15, 48, 96}, {16, 17, 64},
+                                          {17, 31, 32}, {70, 48, 288}, {300, 32, 64}};
+static const size expert_sizes_of_256[] = {
+    {1, 33, 256}, {15, 16, 512}, {16, 17, 256}, {70, 48, 256}, {300, 32, 256}};
+
 /* kv_rerotate: positions, layers, head_dim */
 static const size turn_sizes[] = {{1, 1, 2}, {4, 2, 40}, {3, 3, 96}, {140, 1, 64}};
 static const size block_turn_sizes[] = {{1, 1, 32}, {4, 2, 64}, {3, 3, 96}, {140, 1, 32}};
@@ -143,6 +153,20 @@ static const family families[] = {
     {"mul", oracle_mul, ONLY_F32, SIZES(row_sizes), ANYTHING, ROUNDING},
     {"sigmoid_mul", oracle_sigmoid_mul, ONLY_F32, SIZES(row_sizes), ANYTHING, ROUNDING},
     {"softcap", oracle_softcap, ONLY_F32, SIZES(row_sizes), ANYTHING, ROUNDING},
+    {"route", oracle_route, ONLY_F32, SIZES(route_sizes), PLAIN, FLOAT_SUMS},
+    {"matmul_experts", oracle_matmul_experts, FLOATS, SIZES(expert_sizes), FINITE, FLOAT_SUMS},
+    {"matmul_experts", oracle_matmul_experts, BLOCKS | WEIGHT_BLOCKS, SIZES(block_expert_sizes),
+     FINITE, ROUNDED_INPUT},
+    {"matmul_experts", oracle_matmul_experts, BLOCKS_256, SIZES(expert_sizes_of_256), PLAIN,
+     ROUNDED_INPUT},
+    {"matmul_experts_picked", oracle_matmul_experts_picked, FLOATS, SIZES(expert_sizes), PLAIN,
+     FLOAT_SUMS},
+    {"matmul_experts_picked", oracle_matmul_experts_picked, BLOCKS, SIZES(block_expert_sizes),
+     PLAIN, ROUNDED_INPUT},
+    {"combine_experts", oracle_combine_experts, ONLY_F32, SIZES(row_sizes), FINITE, FLOAT_SUMS},
+    {"add_expert_bias", oracle_add_expert_bias, ONLY_F32, SIZES(row_sizes), FINITE, ROUNDING},
+    {"gate_rows", oracle_gate_rows, ONLY_F32, SIZES(row_sizes), FINITE, ROUNDING},
+    {"swiglu_clamped", oracle_swiglu_clamped, ONLY_F32, SIZES(row_sizes), FINITE, ROUNDING},
     {"hadamard", oracle_hadamard, ONLY_F32, SIZES(hadamard_sizes), FINITE, FLOAT_SUMS},
     {"top_k", oracle_top_k, ONLY_F32, SIZES(top_k_sizes), ANYTHING, EXACT},
     {"rope", oracle_rope, ONLY_F32, SIZES(rope_sizes), ANYTHING, ROUNDING},
@@ -181,6 +205,13 @@ static const family families[] = {
     {"attention_most", oracle_attention_most, BLOCKS, SIZES(block_softcap_sizes), PLAIN, ATTENTION},
     {"attention_window_softcap_most", oracle_attention_window_softcap_most, FLOATS,
      SIZES(softcap_sizes), PLAIN, ATTENTION},
+    {"attention_sinks", oracle_attention_sinks, FLOATS, SIZES(attention_sizes), PLAIN, ATTENTION},
+    {"attention_sinks", oracle_attention_sinks, BLOCKS, SIZES(block_attention_sizes), PLAIN,
+     ATTENTION},
+    {"attention_sinks_most", oracle_attention_sinks_most, FLOATS, SIZES(most_sizes), PLAIN,
+     ATTENTION},
+    {"attention_sinks_weights", oracle_attention_sinks_weights, FLOATS, SIZES(weights_sizes), PLAIN,
+     ATTENTION},
     {"attention_weights", oracle_attention_weights, FLOATS, SIZES(weights_sizes), PLAIN, ATTENTION},
     {"attention_weights", oracle_attention_weights, BLOCKS, SIZES(block_attention_sizes), PLAIN,
      ATTENTION},

@@ -104,10 +104,11 @@ static bool is_visible(const cache *kv, size_t slot, range r) {
     return kv->positions[slot] >= r.from && kv->positions[slot] <= r.until;
 }
 
-/* One query head: out[d], and the weights of all slots, 0 where it sees none. */
+/* sink: a logit without a value; NULL: none. One query head: out[d], and the weights of all slots,
+ * 0 where it sees none. */
 static void want_head(double *out, double *weights, const float *q, const guarded *k,
                       const guarded *v, const cache *kv, size_t head, range visible,
-                      const ag_attention_params *params) {
+                      const ag_attention_params *params, const float *sink) {
     const size_t d = kv->view.head_dim, n = kv->n_slots[head];
     const double cap = (double)params->softcap;
     double max = -INFINITY, sum = 0;
@@ -124,6 +125,7 @@ static void want_head(double *out, double *weights, const float *q, const guarde
         weights[s] = max == -INFINITY ? 0 : exp(weights[s] - max);
         sum += weights[s];
     }
+    if (sink && max > -INFINITY) sum += exp((double)*sink - max);
     memset(out, 0, d * sizeof *out);
     for (size_t s = 0; s < n && sum > 0; s++) {
         const float *value = v->values + (s * KV_HEADS + head) * d;
@@ -136,6 +138,7 @@ typedef struct attention {
     const oracle_case *c;
     cache kv;
     guarded out, q, k, v;
+    guarded sinks;                                     /* [HEADS]; no buffer: none */
     uint32_t until[MAX_QUERIES], from[2][MAX_QUERIES]; /* ranges of both sequences */
     bool windows, most, only;
     float score_start; /* value of each score before the call */
@@ -272,7 +275,8 @@ static void want_attention(attention *a, double *want, double *scores, double *h
     for (size_t i = 0; weights && i < 2 * c->m * HEADS; i++) {
         const size_t row = i / HEADS, head = i % HEADS / GROUP;
         want_head(want + i * c->k, weights, a->q.values + i * c->k, &a->k, &a->v, &a->kv, head,
-                  range_of(a, row), &a->params);
+                  range_of(a, row), &a->params,
+                  a->sinks.values ? a->sinks.values + i % HEADS : NULL);
         if (row < c->m && held) want_held(a, held, weights, head);
         if (row < c->m + a->score_row0) continue;
         for (size_t s = 0; s < a->kv.n_slots[head]; s++) {
@@ -313,12 +317,12 @@ bool oracle_attention_fits_tiles(ag_dtype type, size_t m, size_t k) {
 
 typedef enum score_kind { SUMS, MOST, ONLY } score_kind;
 
-static void run_case(const oracle_case *c, oracle_run *run, bool windows, float softcap,
-                     score_kind kind) {
+static void run_with(const oracle_case *c, oracle_run *run, bool windows, float softcap,
+                     score_kind kind, bool sinks) {
     attention a = {.c = c, .windows = windows, .most = kind == MOST, .only = kind == ONLY};
     a.score_row0 = a.only ? 0 : c->m / 2;
     a.score_start = a.most ? 1 / (float)c->n : 1; /* some weights are above it */
-    a.params = (ag_attention_params){8 / sqrtf((float)c->k), softcap};
+    a.params = (ag_attention_params){8 / sqrtf((float)c->k), softcap, NULL};
     const ag_shape rows = ag_shape_3d(2 * c->m, HEADS, c->k);
     const ag_shape tokens = ag_shape_3d(c->n, KV_HEADS, c->k);
     cache_make(&a.kv, c, run);
@@ -326,6 +330,10 @@ static void run_case(const oracle_case *c, oracle_run *run, bool windows, float 
     a.q = guarded_make(run, AG_F32, rows, 0, run->data);
     a.k = guarded_make(run, AG_F32, tokens, 0, run->data);
     a.v = guarded_make(run, AG_F32, tokens, 0, run->data);
+    if (sinks) {
+        a.sinks = guarded_make(run, AG_F32, ag_shape_1d(HEADS), 0, DATA_PLAIN);
+        a.params.sinks = &a.sinks.t;
+    }
     a.scores = malloc(KV_HEADS * (c->n + SCORE_MARGIN) * sizeof *a.scores);
     if (a.only) share_ranges(&a);
     else set_ranges(&a, run);
@@ -346,8 +354,27 @@ static void run_case(const oracle_case *c, oracle_run *run, bool windows, float 
         guarded_check(run, inputs[i], false);
         guarded_free(inputs[i]);
     }
+    guarded_check(run, &a.sinks, false);
+    guarded_free(&a.sinks);
     free(a.scores);
     cache_free(&a.kv);
+}
+
+static void run_case(const oracle_case *c, oracle_run *run, bool windows, float softcap,
+                     score_kind kind) {
+    run_with(c, run, windows, softcap, kind, false);
+}
+
+void oracle_attention_sinks(const oracle_case *c, oracle_run *run) {
+    run_with(c, run, c->m % 2, 0, SUMS, true);
+}
+
+void oracle_attention_sinks_most(const oracle_case *c, oracle_run *run) {
+    run_with(c, run, c->m % 2, 0, MOST, true);
+}
+
+void oracle_attention_sinks_weights(const oracle_case *c, oracle_run *run) {
+    run_with(c, run, true, 0, ONLY, true);
 }
 
 void oracle_attention(const oracle_case *c, oracle_run *run) { run_case(c, run, false, 0, SUMS); }

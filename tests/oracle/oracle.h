@@ -140,6 +140,14 @@ void oracle_rope_pair_part(const oracle_case *c, oracle_run *run);
 void oracle_gather(const oracle_case *c, oracle_run *run);
 void oracle_cast_from(const oracle_case *c, oracle_run *run);
 void oracle_cast_to(const oracle_case *c, oracle_run *run);
+/* ops_experts.c */
+void oracle_route(const oracle_case *c, oracle_run *run);
+void oracle_matmul_experts(const oracle_case *c, oracle_run *run);
+void oracle_matmul_experts_picked(const oracle_case *c, oracle_run *run);
+void oracle_combine_experts(const oracle_case *c, oracle_run *run);
+void oracle_add_expert_bias(const oracle_case *c, oracle_run *run);
+void oracle_gate_rows(const oracle_case *c, oracle_run *run);
+void oracle_swiglu_clamped(const oracle_case *c, oracle_run *run);
 /* ops_recurrence.c */
 void oracle_causal_conv(const oracle_case *c, oracle_run *run);
 void oracle_delta_rule(const oracle_case *c, oracle_run *run);
@@ -154,6 +162,9 @@ void oracle_attention_softcap(const oracle_case *c, oracle_run *run);
 void oracle_attention_window_softcap(const oracle_case *c, oracle_run *run);
 void oracle_attention_most(const oracle_case *c, oracle_run *run);
 void oracle_attention_window_softcap_most(const oracle_case *c, oracle_run *run);
+void oracle_attention_sinks(const oracle_case *c, oracle_run *run);
+void oracle_attention_sinks_most(const oracle_case *c, oracle_run *run);
+void oracle_attention_sinks_weights(const oracle_case *c, oracle_run *run);
 void oracle_attention_weights(const oracle_case *c, oracle_run *run);
 void oracle_attention_weights_softcap(const oracle_case *c, oracle_run *run);
 /* Returns whether matrix units would run a case with m queries and heads of k values. */

@@ -139,7 +139,7 @@ static void check_places(const ag_program *p) {
 
 /* Returns the columns of a row if each activation of the widest layer had separate memory. */
 static size_t columns_before(const ag_model_spec *s) {
-    size_t q_dim = 0, kv_dim = 0, ffn_dim = s->layer_input;
+    size_t q_dim = 0, kv_dim = 0, ffn_dim = s->layer_input, expert_dim = 0;
     for (uint32_t i = 0; i < s->n_kinds; i++) {
         const ag_layer_spec *k = &s->kinds[i];
         const ag_delta_params *d = &k->delta;
@@ -150,11 +150,16 @@ static size_t columns_before(const ag_model_spec *s) {
         const size_t kv = attention ? (size_t)k->n_kv_heads * k->head_dim
                           : delta   ? values
                                     : channels;
+        const ag_expert_spec *x = &k->experts;
+        const size_t each = (size_t)2 * x->width + s->hidden_size + 3; /* for each chosen expert */
+        const size_t experts = x->route.n_experts + x->route.n_used * each + 2 * x->shared_width +
+                               6 * (size_t)AG_VALUE_COLS;
+        if (x->route.n_experts && experts > expert_dim) expert_dim = experts;
         if (q > q_dim) q_dim = q;
         if (kv > kv_dim) kv_dim = kv;
         if (ag_spec_ffn_dim(s, k) > ffn_dim) ffn_dim = ag_spec_ffn_dim(s, k);
     }
-    return 4 * (size_t)s->hidden_size + 2 * q_dim + 2 * kv_dim + 2 * ffn_dim +
+    return 4 * (size_t)s->hidden_size + 2 * q_dim + 2 * kv_dim + 2 * ffn_dim + expert_dim +
            (size_t)s->n_layers * s->layer_input;
 }
 
@@ -224,13 +229,21 @@ typedef struct member {
 
 /* All members of a layer's description. */
 static const member of_attention[] = {
-    OF_LAYER(ffn_dim, U32),      OF_LAYER(n_heads, U32),       OF_LAYER(n_kv_heads, U32),
-    OF_LAYER(head_dim, U32),     OF_LAYER(shares_kv, BOOL),    OF_LAYER(v_norm, BOOL),
-    OF_LAYER(out_gate, BOOL),    OF_LAYER(rope, U32),          OF_LAYER(window, U32),
-    OF_LAYER(scale, REAL),       OF_LAYER(softcap, REAL),      OF_LAYER(activation, BOOL),
-    OF_LAYER(qkv_bias, BOOL),    OF_LAYER(out_bias, BOOL),     OF_LAYER(ffn_bias, BOOL),
-    OF_LAYER(qk_norm, BOOL),     OF_LAYER(full_qk_norm, BOOL), OF_LAYER(post_norms, BOOL),
-    OF_LAYER(no_pre_norms, BOOL)};
+    OF_LAYER(ffn_dim, U32),       OF_LAYER(n_heads, U32),       OF_LAYER(n_kv_heads, U32),
+    OF_LAYER(head_dim, U32),      OF_LAYER(shares_kv, BOOL),    OF_LAYER(v_norm, BOOL),
+    OF_LAYER(out_gate, BOOL),     OF_LAYER(rope, U32),          OF_LAYER(window, U32),
+    OF_LAYER(scale, REAL),        OF_LAYER(softcap, REAL),      OF_LAYER(activation, BOOL),
+    OF_LAYER(qkv_bias, BOOL),     OF_LAYER(out_bias, BOOL),     OF_LAYER(ffn_bias, BOOL),
+    OF_LAYER(qk_norm, BOOL),      OF_LAYER(full_qk_norm, BOOL), OF_LAYER(post_norms, BOOL),
+    OF_LAYER(no_pre_norms, BOOL), OF_LAYER(v_from_k, BOOL),     OF_LAYER(sinks, BOOL)};
+static const member of_experts[] = {
+    OF_LAYER(experts.route.n_experts, U32), OF_LAYER(experts.route.n_used, U32),
+    OF_LAYER(experts.route.scoring, BOOL),  OF_LAYER(experts.route.normalise, BOOL),
+    OF_LAYER(experts.route.sum_eps, REAL),  OF_LAYER(experts.route.factor, REAL),
+    OF_LAYER(experts.width, U32),           OF_LAYER(experts.shared_width, U32),
+    OF_LAYER(experts.shared_gate, BOOL),    OF_LAYER(experts.router_bias, BOOL),
+    OF_LAYER(experts.choice_bias, BOOL),    OF_LAYER(experts.matrix_biases, BOOL),
+    OF_LAYER(experts.beside_dense, BOOL),   OF_LAYER(experts.gate_limit, REAL)};
 static const member of_delta_net[] = {
     OF_LAYER(conv_taps, U32),   OF_LAYER(delta.n_k_heads, U32), OF_LAYER(delta.n_v_heads, U32),
     OF_LAYER(delta.k_dim, U32), OF_LAYER(delta.v_dim, U32),     OF_LAYER(delta.tiled, BOOL),
@@ -252,8 +265,8 @@ static const member of_model[] = {OF_MODEL(vocab_size, U32),
                                   OF_MODEL(ropes[0].attention_factor, REAL)};
 
 /* A member that is new belongs in a list above. */
-_Static_assert(sizeof(ag_layer_spec) == 80, "the lists above have all members of a layer");
-_Static_assert(sizeof(ag_model_spec) == 6120, "the lists above have all members of a model");
+_Static_assert(sizeof(ag_layer_spec) == 128, "the lists above have all members of a layer");
+_Static_assert(sizeof(ag_model_spec) == 6504, "the lists above have all members of a model");
 
 static void change(void *base, const member *m) {
     unsigned char *at = (unsigned char *)base + m->offset;
@@ -275,7 +288,7 @@ static void expect_another(const ag_model_spec *s, const char *before, const cha
     ag_program_destroy(p);
 }
 
-/* Two layers of each of two kinds, whose members are changed one by one. */
+/* Two layers of each of three kinds, whose members are changed one by one. */
 static void every_member_changes_the_program(void **state) {
     (void)state;
     static ag_model_spec s, changed;
@@ -283,19 +296,27 @@ static void every_member_changes_the_program(void **state) {
     s.vocab_size = 512;
     s.hidden_size = 128;
     s.intermediate_size = 256;
-    s.n_layers = 4;
+    s.n_layers = 6;
     s.norm_eps = 1e-5f;
     s.query_beta = 0.1f;
     s.query_period = 100;
-    s.n_kinds = 2;
+    s.n_kinds = 3;
     s.kind_of[2] = s.kind_of[3] = 1;
+    s.kind_of[4] = s.kind_of[5] = 2;
+    s.kinds[2] = s.kinds[0];
+    s.kinds[2].activation = AG_ACTIVATION_SWIGLU_CLAMPED;
+    s.kinds[2].experts =
+        (ag_expert_spec){.route = {.n_experts = 8, .n_used = 3, .normalise = true, .factor = 1},
+                         .width = 48,
+                         .shared_width = 32,
+                         .gate_limit = 7};
     s.kinds[1] = s.kinds[0];
     s.kinds[1].mixer = AG_MIXER_DELTA_NET;
     s.kinds[1].conv_taps = 4;
     s.kinds[1].delta = (ag_delta_params){2, 4, 16, 16, false, 1e-6f};
     ag_program *p = lower(&s);
     char *before = text_of(p);
-    check("two kinds", &s, p);
+    check("three kinds", &s, p);
     for (size_t i = 0; i < sizeof of_attention / sizeof *of_attention; i++) {
         changed = s;
         change(&changed.kinds[0], &of_attention[i]);
@@ -305,6 +326,11 @@ static void every_member_changes_the_program(void **state) {
         changed = s;
         change(&changed.kinds[1], &of_delta_net[i]);
         expect_another(&changed, before, of_delta_net[i].name);
+    }
+    for (size_t i = 0; i < sizeof of_experts / sizeof *of_experts; i++) {
+        changed = s;
+        change(&changed.kinds[2], &of_experts[i]);
+        expect_another(&changed, before, of_experts[i].name);
     }
     for (size_t i = 0; i < sizeof of_model / sizeof *of_model; i++) {
         changed = s;

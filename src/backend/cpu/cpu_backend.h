@@ -73,6 +73,7 @@ ag_status ag_cpu_matmul_transposed(ag_backend *b, ag_tensor *y, const ag_tensor 
                                    const ag_tensor *w);
 ag_status ag_cpu_matmul_group(ag_backend *b, ag_tensor *const y[], const ag_tensor *x,
                               const ag_tensor *const w[], size_t n);
+ag_status ag_cpu_matmul_experts(ag_backend *b, const ag_expert_call *call);
 
 /* ops_rows.c */
 ag_status ag_cpu_rms_norm(ag_backend *b, ag_tensor *y, const ag_tensor *x, const ag_tensor *w,
@@ -83,6 +84,7 @@ ag_status ag_cpu_gelu_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x);
 ag_status ag_cpu_softcap(ag_backend *b, ag_tensor *x, float cap);
 ag_status ag_cpu_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x);
 ag_status ag_cpu_sigmoid_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x);
+ag_status ag_cpu_swiglu_clamped(ag_backend *b, ag_tensor *a, const ag_tensor *x, float limit);
 ag_status ag_cpu_add_assign(ag_backend *b, ag_tensor *x, const ag_tensor *y);
 ag_status ag_cpu_add_bias(ag_backend *b, ag_tensor *x, const ag_tensor *bias);
 ag_status ag_cpu_scale(ag_backend *b, ag_tensor *x, float v);
@@ -103,6 +105,9 @@ ag_status ag_cpu_gather(ag_backend *b, ag_tensor *dst, const ag_tensor *table, c
 ag_status ag_cpu_prepare_weight(ag_backend *b, ag_tensor *w, ag_buffer **owner,
                                 const ag_tensor *src, ag_dtype want, ag_consumed_fn consumed,
                                 void *user);
+ag_status ag_cpu_prepare_weight_at(ag_backend *b, ag_tensor *w, ag_buffer *buffer, size_t offset,
+                                   const ag_tensor *src, ag_dtype want, ag_consumed_fn consumed,
+                                   void *user);
 size_t ag_cpu_prepared_bytes(const ag_backend *b, ag_dtype type, size_t rows, size_t cols);
 
 /* ops_kv_write.c, ops_attention.c */
@@ -116,7 +121,7 @@ ag_status ag_cpu_attention_reserve(ag_backend *b, const ag_attention_limits *lim
 
 /* ops_window_scores.c */
 /* Returns whether seq needs only the attention weights of windows, and each window fits
- * ag_window_scores_fn. ag_cpu_attention() then calls ag_cpu_window_scores(). */
+ * ag_window_scores_fn. Without sinks ag_cpu_attention() then calls ag_cpu_window_scores(). */
 bool ag_cpu_scores_windows(const ag_attention_seq *seq);
 ag_status ag_cpu_window_scores(ag_cpu_backend *cpu, const ag_tensor *q, const ag_attention_seq *seq,
                                const ag_attention_params *params);

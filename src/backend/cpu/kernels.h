@@ -132,6 +132,8 @@ typedef void ag_gelu_mul_fn(float *a, const float *b, size_t n);
 /* a = a * b, and sigmoid(a) * b */
 typedef void ag_mul_fn(float *a, const float *b, size_t n);
 typedef void ag_sigmoid_mul_fn(float *a, const float *b, size_t n);
+/* a = g * sigmoid(1.702 g) * (1 + u) with g = min(a, limit), u = b clamped to [-limit, limit] */
+typedef void ag_swiglu_clamped_fn(float *a, const float *b, float limit, size_t n);
 typedef void ag_softcap_fn(float *x, float cap, size_t n);
 typedef void ag_add_fn(float *x, const float *y, size_t n);
 typedef void ag_scale_fn(float *x, float v, size_t n);
@@ -180,6 +182,7 @@ typedef struct ag_cpu_kernels {
     ag_gelu_mul_fn *gelu_mul;
     ag_mul_fn *mul;
     ag_sigmoid_mul_fn *sigmoid_mul;
+    ag_swiglu_clamped_fn *swiglu_clamped;
     ag_softcap_fn *softcap;
     ag_conv_row_fn *conv_row;
     ag_delta_token_fn *delta_token;
@@ -217,6 +220,7 @@ typedef struct ag_cpu_kernels {
     X(silu_mul)            \
     X(gelu_mul)            \
     X(sigmoid_mul)         \
+    X(swiglu_clamped)      \
     X(softcap)             \
     X(conv_row)            \
     X(delta_token)         \

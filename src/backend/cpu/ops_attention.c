@@ -12,6 +12,7 @@
 #include "core/fail.h"
 #include "core/scratch.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -138,6 +139,20 @@ static cell cell_of(const attention_job *job, const seq_work *work, size_t i) {
 
 static size_t n_queries(const cell *c) { return (size_t)c->queries.n_rows * c->queries.group; }
 
+/* Adds the logits of sinks to the sums. The weights of slots become smaller. */
+static void add_sinks(const attention_job *job, const cell *c, const ag_cpu_partial *p) {
+    const size_t stride = ag_cpu_value_stride(job->head_dim), group = c->work->group;
+    const float *sinks = job->params->sinks ? ag_tensor_data(job->params->sinks) : NULL;
+    for (size_t i = 0; sinks && i < n_queries(c); i++) {
+        const float sink = sinks[c->head * group + i % group];
+        const float max = fmaxf(p->max[i], sink), factor = expf(p->max[i] - max);
+        float *values = p->values + i * stride;
+        for (size_t k = 0; k < job->head_dim && factor != 1; k++) values[k] *= factor;
+        p->sum[i] = p->sum[i] * factor + expf(sink - max);
+        p->max[i] = max;
+    }
+}
+
 /* Writes the output, which is the weighted sum divided by the sum, and saves max and sum for the
  * scores. */
 static void finish_cell(const attention_job *job, const cell *c, const ag_cpu_partial *p) {
@@ -146,6 +161,7 @@ static void finish_cell(const attention_job *job, const cell *c, const ag_cpu_pa
     const size_t first_scored = work->seq->n_rows - work->n_scored;
     float *max = work->scored + c->head * 2 * work->n_scored * group;
     float *sum = max + work->n_scored * group;
+    add_sinks(job, c, p);
     for (size_t i = 0; i < n_queries(c); i++) {
         const size_t row = c->row0 + i / group;
         const size_t at = (work->seq->row0 + row) * job->n_heads + c->head * group + i % group;
@@ -482,7 +498,7 @@ ag_status ag_cpu_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
                            const ag_attention_params *params) {
     ag_cpu_backend *cpu = ag_cpu_of(b);
     if (!n_seqs || !ag_shape_numel(&q->shape)) return AG_OK;
-    if (n_seqs == 1 && ag_cpu_scores_windows(seqs))
+    if (n_seqs == 1 && !params->sinks && ag_cpu_scores_windows(seqs))
         return ag_cpu_window_scores(cpu, q, seqs, params);
     attention_job job = {.cpu = cpu,
                          .out = ag_tensor_data(out),

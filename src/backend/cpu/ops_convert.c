@@ -186,42 +186,58 @@ size_t ag_cpu_prepared_bytes(const ag_backend *b, ag_dtype type, size_t rows, si
     return layout ? groups_of(rows, layout) * layout->group_bytes(cols) : rows * row;
 }
 
-/* Allocates a buffer for the groups, whose size differs from that of rows, and a tensor over it. */
-static ag_status alloc_groups(ag_cpu_backend *cpu, ag_tensor *w, ag_buffer **owner,
-                              const ag_shape *shape, ag_dtype dtype, const prepare_job *job) {
+/* Allocates a buffer for the groups, whose size differs from that of rows, or for rows. */
+static ag_status alloc_weight(ag_cpu_backend *cpu, ag_tensor *w, ag_buffer **owner,
+                              const prepare_job *job) {
+    if (!job->layout) {
+        return ag_tensor_alloc(w, owner, cpu->memory, AG_USAGE_WEIGHTS, w->dtype, w->shape,
+                               &cpu->base.err);
+    }
     const size_t n_groups = groups_of(job->n_rows, job->layout);
     if (n_groups > SIZE_MAX / job->group_bytes) {
         return AG_FAIL(&cpu->base.err, SHAPE, "%zu groups of %zu bytes", n_groups,
                        job->group_bytes);
     }
-    ag_status st = ag_memory_alloc(cpu->memory, n_groups * job->group_bytes, AG_USAGE_WEIGHTS,
-                                   owner, &cpu->base.err);
-    if (st != AG_OK) return st;
-    *w = (ag_tensor){.dtype = dtype, .shape = *shape, .buffer = *owner, .layout = job->layout->id};
+    AG_TRY(ag_memory_alloc(cpu->memory, n_groups * job->group_bytes, AG_USAGE_WEIGHTS, owner,
+                           &cpu->base.err));
+    w->buffer = *owner;
     return AG_OK;
+}
+
+/* Prepares a weight into *w, or, if *w has no buffer, into a new buffer. */
+static ag_status prepare_into(ag_cpu_backend *cpu, ag_tensor *w, ag_buffer **owner,
+                              const ag_tensor *src, ag_dtype want, ag_consumed_fn consumed,
+                              void *user) {
+    const ag_cpu_matmul *kernel = cpu->kernels.prepared[want];
+    prepare_job job = {.convert = job_of(&cpu->base, NULL, want, src, AG_ROUND_WEIGHT),
+                       .layout = kernel ? kernel->layout : NULL,
+                       .n_rows = ag_shape_rows(&src->shape)};
+    if (!job.n_rows || !job.convert.n) job.layout = NULL;
+    w->dtype = want;
+    w->shape = src->shape;
+    if (job.layout) {
+        job.group_bytes = job.layout->group_bytes(job.convert.n);
+        w->layout = job.layout->id;
+    }
+    if (!w->buffer) AG_TRY(alloc_weight(cpu, w, owner, &job));
+    job.convert.dst = ag_tensor_data(w);
+    job.convert.consumed = consumed;
+    job.convert.user = user;
+    return job.layout ? prepare(&job) : convert(&job.convert, job.n_rows, CHUNK_WEIGHTS);
+}
+
+ag_status ag_cpu_prepare_weight_at(ag_backend *b, ag_tensor *w, ag_buffer *buffer, size_t offset,
+                                   const ag_tensor *src, ag_dtype want, ag_consumed_fn consumed,
+                                   void *user) {
+    *w = (ag_tensor){.buffer = buffer, .offset = offset};
+    return prepare_into(ag_cpu_of(b), w, NULL, src, want, consumed, user);
 }
 
 ag_status ag_cpu_prepare_weight(ag_backend *b, ag_tensor *w, ag_buffer **owner,
                                 const ag_tensor *src, ag_dtype want, ag_consumed_fn consumed,
                                 void *user) {
-    ag_cpu_backend *cpu = ag_cpu_of(b);
-    const ag_cpu_matmul *kernel = cpu->kernels.prepared[want];
-    prepare_job job = {.convert = job_of(b, NULL, want, src, AG_ROUND_WEIGHT),
-                       .layout = kernel ? kernel->layout : NULL,
-                       .n_rows = ag_shape_rows(&src->shape)};
-    if (!job.n_rows || !job.convert.n) job.layout = NULL;
-    ag_status st;
-    if (job.layout) {
-        job.group_bytes = job.layout->group_bytes(job.convert.n);
-        st = alloc_groups(cpu, w, owner, &src->shape, want, &job);
-    } else {
-        st = ag_tensor_alloc(w, owner, cpu->memory, AG_USAGE_WEIGHTS, want, src->shape, &b->err);
-    }
-    if (st != AG_OK) return st;
-    job.convert.dst = ag_tensor_data(w);
-    job.convert.consumed = consumed;
-    job.convert.user = user;
-    st = job.layout ? prepare(&job) : convert(&job.convert, job.n_rows, CHUNK_WEIGHTS);
+    *w = (ag_tensor){.buffer = NULL};
+    const ag_status st = prepare_into(ag_cpu_of(b), w, owner, src, want, consumed, user);
     if (st != AG_OK) ag_buffer_release(owner);
     return st;
 }

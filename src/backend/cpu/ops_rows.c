@@ -103,6 +103,19 @@ ag_status ag_cpu_sigmoid_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x) {
     return AG_OK;
 }
 
+static void swiglu_clamped_elements(void *ctx, size_t begin, size_t end, uint32_t thread) {
+    (void)thread;
+    const rows_job *job = ctx;
+    job->cpu->kernels.swiglu_clamped(job->y + begin, job->x + begin, job->value, end - begin);
+}
+
+ag_status ag_cpu_swiglu_clamped(ag_backend *b, ag_tensor *a, const ag_tensor *x, float limit) {
+    rows_job job = {
+        .cpu = ag_cpu_of(b), .y = ag_tensor_data(a), .x = ag_tensor_data(x), .value = limit};
+    run_rows(&job, ag_shape_numel(&a->shape), 1, CHUNK_EXPONENTIALS, swiglu_clamped_elements);
+    return AG_OK;
+}
+
 static void softcap_elements(void *ctx, size_t begin, size_t end, uint32_t thread) {
     (void)thread;
     const rows_job *job = ctx;

@@ -99,16 +99,23 @@ static void arg_cache(const work *w, ag_cl_launch *l, size_t row, size_t n_rows)
     ag_cl_arg_u32(l, (uint32_t)kv->k_type);
 }
 
+/* Sets SINK_PARAMS. */
+static void arg_sinks(const work *w, ag_cl_launch *l) {
+    if (!w->params->sinks) return;
+    ag_cl_arg_tensor(l, w->params->sinks);
+    ag_cl_arg_u32(l, (uint32_t)w->heads);
+}
+
 /* ---- launches ---- */
 
 /* Begins a launch, with the options of the model if it computes scores. */
 static ag_status begin_kernel(const work *w, ag_cl_launch *l, const char *kernel, size_t queries,
                               bool scores) {
-    char options[144];
-    snprintf(options, sizeof options, "-DQUERIES=%zu -DWG=%zu%s%s%s", queries, w->wg,
+    char options[160];
+    snprintf(options, sizeof options, "-DQUERIES=%zu -DWG=%zu%s%s%s%s", queries, w->wg,
              scores && w->seq->visible_from ? " -DWINDOW=1" : "",
              scores && w->params->softcap > 0 ? " -DSOFTCAP=1" : "",
-             ag_cl_vendor_sums(&w->cl->vendor));
+             w->params->sinks ? " -DSINKS=1" : "", ag_cl_vendor_sums(&w->cl->vendor));
     return ag_cl_begin(l, w->cl, file, kernel, options);
 }
 
@@ -127,6 +134,7 @@ static ag_status attend_spans(const work *w, size_t row, size_t n_rows) {
     ag_cl_arg_f32(&l, w->params->scale);
     ag_cl_arg_u32(&l, w->span);
     ag_cl_arg_u32(&l, w->n_spans);
+    arg_sinks(w, &l);
     return ag_cl_enqueue(&l, 3, (size_t[]){w->n_spans * w->wg, w->kv->n_kv_heads, chunks},
                          (size_t[]){w->wg, 1, 1});
 }
@@ -140,6 +148,7 @@ static ag_status merge_rows(const work *w, size_t row, size_t n_rows) {
     ag_cl_arg_part(&l, w->scratch, w->values_at);
     ag_cl_arg_u32(&l, w->n_spans);
     ag_cl_arg_u32(&l, (uint32_t)w->dim);
+    arg_sinks(w, &l);
     return ag_cl_enqueue(&l, 1, (size_t[]){n_rows * w->heads * w->wg}, (size_t[]){w->wg});
 }
 

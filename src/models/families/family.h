@@ -46,6 +46,7 @@ typedef struct ag_gguf_form {
     /* The n rows of every head of q and k are stored as 0, n/2, 1, n/2 + 1, ...: rotated pairs are
      * adjacent. */
     bool paired_rows;
+    bool fused_experts; /* gate and up of experts are one tensor in files that are written */
     const ag_tensor_alias *aliases; /* see ag_family.aliases */
     const ag_gguf_key *keys; /* besides those of gguf_keys.c; its last element is 0; may be NULL */
     /* Returns the scale of attention scores if the file has no key for it. NULL: 1 /
@@ -63,6 +64,9 @@ typedef struct ag_family {
     ag_config_defaults defaults;
     ag_activation activation;       /* the only supported one */
     const ag_tensor_alias *aliases; /* its last element has the suffix NULL; may be NULL */
+    /* In files that are not GGUF, rows of gate and up of experts alternate, and the matrices of
+     * experts are transposed. */
+    bool alternating_experts;
     bool norms_add_one; /* norms multiply by 1 + their weight; GGUF files store the sum */
     ag_gguf_form gguf;
     /* Completes *spec, whose sizes and default rotary table (ropes[0]) are set. `plain` describes a
@@ -73,7 +77,17 @@ typedef struct ag_family {
 /* Returns the i-th family, or NULL after the last. */
 const ag_family *ag_family_at(size_t i);
 
-/* Sets all layers to `kind`, with a window where `use_sliding_window` enables it. In qwen2.c. */
+/* Reads the sizes and numbers of experts into *x, which holds the defaults: num_experts or
+ * num_local_experts, num_experts_per_tok, moe_intermediate_size or the model's intermediate_size,
+ * norm_topk_prob. Fails with AG_FORMAT for numbers that do not fit each other. In experts.c. */
+ag_status ag_config_experts(ag_config_reader *r, const ag_model_spec *s, ag_expert_spec *x);
+/* Returns a router that divides weights by their sum, without experts yet. */
+static inline ag_expert_spec ag_experts_plain(ag_scoring scoring) {
+    return (ag_expert_spec){.route = {.scoring = scoring, .normalise = true, .factor = 1}};
+}
+
+/* Sets all layers to `kind`, with a window where `use_sliding_window` enables it, and without
+ * experts where mlp_only_layers and decoder_sparse_step say so. In qwen2.c. */
 ag_status ag_qwen_set_layers(ag_config_reader *r, const ag_layer_spec *kind, ag_model_spec *s);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gemma 4 E2B and E4B. Norms before and after each branch, of query and key heads, and of values
+/* Gemma 4. Norms before and after each branch, of query and key heads, and of values
  * without weight. Layers without a window have wider heads. The last layers use the keys and values
  * of earlier ones. Each layer has inputs of its own, and multiplies the stream by a factor. */
 #include "core/fail.h"
@@ -13,6 +13,7 @@ static const ag_tensor_alias aliases[] = {
     {AG_LT_POST_ATTENTION_NORM, "post_attention_layernorm.weight"},
     {AG_LT_FFN_NORM, "pre_feedforward_layernorm.weight"},
     {AG_LT_POST_FFN_NORM, "post_feedforward_layernorm.weight"},
+    {AG_LT_ROUTER, "router.proj.weight"},
     {.suffix = NULL},
 };
 
@@ -26,7 +27,7 @@ static const ag_gguf_key gguf_keys[] = {
 
 /* Rejects features of larger models, and embedding models. */
 static ag_status reject_unsupported(ag_config_reader *r) {
-    static const char *const keys[] = {"enable_moe_block", "attention_k_eq_v", "attention_bias"};
+    static const char *const keys[] = {"attention_bias"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         bool on = false;
         ag_config_bool(r, keys[i], &on);
@@ -46,8 +47,8 @@ static ag_status reject_unsupported(ag_config_reader *r) {
     return r->status;
 }
 
-/* Reads the head sizes of a layer without a window: its entry in per_layer_config, else
- * global_head_dim. */
+/* Reads the heads of a layer without a window: its entry in per_layer_config, else global_head_dim
+ * and num_global_key_value_heads. */
 static ag_status read_global(ag_config_reader *r, uint32_t layer, ag_layer_spec *kind) {
     const json_t *each, *own = NULL;
     char name[16];
@@ -63,6 +64,8 @@ static ag_status read_global(ag_config_reader *r, uint32_t layer, ag_layer_spec 
     } else if (!ag_config_value(r, "per_layer_config")) { /* {}: no layer differs */
         kind->head_dim = 512;
         ag_config_size(r, "global_head_dim", 1 << 14, &kind->head_dim);
+        if (kind->v_from_k)
+            ag_config_size(r, "num_global_key_value_heads", 1 << 14, &kind->n_kv_heads);
     }
     AG_TRY(r->status);
     if (kind->head_dim % 2 == 0 && kind->n_heads % kind->n_kv_heads == 0 &&
@@ -110,7 +113,8 @@ static ag_status read_shared(ag_config_reader *r, const ag_model_spec *s, uint32
 }
 
 static ag_status set_layers(ag_config_reader *r, const ag_layer_spec *local, uint32_t window,
-                            uint32_t first_shared, bool double_wide, ag_model_spec *s) {
+                            uint32_t first_shared, bool double_wide, bool k_is_v,
+                            ag_model_spec *s) {
     uint32_t global_dim = 0;
     for (uint32_t l = 0; l < s->n_layers; l++) {
         ag_layer_spec kind = *local;
@@ -119,6 +123,7 @@ static ag_status set_layers(ag_config_reader *r, const ag_layer_spec *local, uin
             kind.window = window;
             kind.rope = 1;
         } else {
+            kind.v_from_k = k_is_v;
             AG_TRY(read_global(r, l, &kind));
             if (!global_dim) AG_TRY(read_ropes(r, local->head_dim, kind.head_dim, s));
             global_dim = kind.head_dim;
@@ -141,23 +146,40 @@ static ag_status set_layers(ag_config_reader *r, const ag_layer_spec *local, uin
     return global_dim ? AG_OK : read_ropes(r, local->head_dim, local->head_dim, s);
 }
 
+/* Reads the experts of a model that has them beside its dense part. */
+static ag_status read_experts(ag_config_reader *r, const ag_model_spec *s, ag_expert_spec *x) {
+    bool has_experts = false;
+    ag_config_bool(r, "enable_moe_block", &has_experts);
+    if (!has_experts) return r->status;
+    *x = (ag_expert_spec){.route = {.scoring = AG_SCORING_SOFTMAX, .normalise = true, .factor = 1},
+                          .beside_dense = true};
+    ag_config_size(r, "top_k_experts", AG_EXPERTS_MAX, &x->route.n_used);
+    AG_TRY(ag_config_experts(r, s, x));
+    x->route.normalise = true;
+    if (x->route.n_used) return AG_OK;
+    return AG_FAIL(r->err, FORMAT, "%s: enable_moe_block needs num_experts and top_k_experts",
+                   r->where);
+}
+
 static ag_status describe(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *s) {
     ag_layer_spec kind = *plain;
     double softcap = 0;
-    bool double_wide = false;
+    bool double_wide = false, k_is_v = false;
     uint32_t window = 512, first_shared;
     kind.scale = 1;
     kind.qk_norm = kind.v_norm = kind.post_norms = true;
     s->embedding_scale = sqrtf((float)s->hidden_size);
     s->out_scale = true;
     AG_TRY(reject_unsupported(r));
+    AG_TRY(read_experts(r, s, &kind.experts));
+    ag_config_bool(r, "attention_k_eq_v", &k_is_v);
     ag_config_real(r, "final_logit_softcapping", 1e-3, 1e6, &softcap);
     s->logit_softcap = (float)softcap;
     ag_config_bool(r, "use_double_wide_mlp", &double_wide);
     ag_config_window(r, "sliding_window", &window);
     AG_TRY(read_inputs(r, s));
     AG_TRY(read_shared(r, s, &first_shared));
-    AG_TRY(set_layers(r, &kind, window, first_shared, double_wide, s));
+    AG_TRY(set_layers(r, &kind, window, first_shared, double_wide, k_is_v, s));
     return r->status;
 }
 
@@ -194,6 +216,23 @@ static bool put_layers(const ag_gguf_reader *r, json_t *config) {
     return json_object_set_new(config, "per_layer_config", each) == 0 && ok;
 }
 
+/* Sets the keys of experts, and whether layers without a window lack values: tensors tell. */
+static bool put_experts(const ag_gguf_reader *r, json_t *config) {
+    const json_t *types = json_object_get(config, "layer_types");
+    bool ok = true;
+    for (size_t l = 0; l < json_array_size(types); l++) {
+        const char *type = json_string_value(json_array_get(types, l));
+        char name[40];
+        if (!type || strcmp(type, "full_attention") != 0) continue;
+        snprintf(name, sizeof name, "blk.%zu.attn_v.weight", l);
+        ok = !json_object_set_new(config, "attention_k_eq_v", json_boolean(!ag_gguf_has(r, name)));
+        break;
+    }
+    return !json_object_set_new(config, "enable_moe_block",
+                                json_boolean(ag_gguf_has(r, "blk.0.ffn_gate_inp.weight"))) &&
+           ok;
+}
+
 /* Adds keys. In GGUF files keys without the suffix _swa are for layers without a window, and the
  * tensor rope_freqs has the frequencies that are 0. */
 static ag_status complete(const ag_gguf_reader *r, json_t *config) {
@@ -205,6 +244,7 @@ static ag_status complete(const ag_gguf_reader *r, json_t *config) {
               put_number(config, "intermediate_size", first) && put_layers(r, config);
     if (!json_object_get(config, "hidden_size_per_layer_input"))
         ok = ok && !json_object_set_new(config, "hidden_size_per_layer_input", json_integer(0));
+    ok = ok && put_experts(r, config);
     const bool wide = json_number_value(last) > json_number_value(first);
     ok = ok && !json_object_set_new(config, "use_double_wide_mlp", json_boolean(wide)) &&
          !json_object_set_new(config, "rope_parameters",
@@ -230,6 +270,7 @@ const ag_family ag_family_gemma4 = {
     .activation = AG_ACTIVATION_GELU_TANH,
     .aliases = aliases,
     .gguf = {.architectures = {"gemma4"},
+             .fused_experts = true,
              .keys = gguf_keys,
              .scale = scale_of_readers,
              .complete = complete},

@@ -50,6 +50,38 @@ const ag_family ag_family_granite = {
     .describe = describe,
 };
 
+/* ---- with experts ---- */
+
+static const ag_tensor_alias moe_aliases[] = {
+    {AG_LT_ROUTER, "block_sparse_moe.router.layer.weight"},
+    {AG_LT_SHARED_GATE, "shared_mlp.input_linear.weight"},
+    {AG_LT_SHARED_UP, "shared_mlp.input_linear.weight"},
+    {AG_LT_SHARED_DOWN, "shared_mlp.output_linear.weight"},
+    {.suffix = NULL},
+};
+
+static ag_status describe_moe(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *s) {
+    ag_layer_spec kind = *plain;
+    double shared = strcmp(s->architecture, "GraniteMoeSharedForCausalLM") ? 0 : 1024;
+    kind.experts = (ag_expert_spec){
+        .route = {.n_experts = 8, .n_used = 2, .scoring = AG_SCORING_CHOSEN, .factor = 1}};
+    ag_config_real(r, "shared_expert_intermediate_size", 0, 1 << 22,
+                   &shared); /* key of GGUF files */
+    ag_config_real(r, "shared_intermediate_size", 0, 1 << 22, &shared);
+    kind.experts.shared_width = (uint32_t)shared;
+    AG_TRY(ag_config_experts(r, s, &kind.experts));
+    return describe(r, &kind, s);
+}
+
+const ag_family ag_family_granite_moe = {
+    .names = {{"GraniteMoeForCausalLM", "granitemoe"},
+              {"GraniteMoeSharedForCausalLM", "granitemoeshared"}},
+    .defaults = AG_LLAMA_DEFAULTS,
+    .aliases = moe_aliases,
+    .gguf = {.architectures = {"granitemoe"}, .paired_rows = true, .keys = keys},
+    .describe = describe_moe,
+};
+
 /* ---- MiniCPM ---- */
 
 /* MiniCPM's own keys are in directories; its GGUF files have Granite's keys. */

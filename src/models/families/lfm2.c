@@ -1,16 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* LFM2 and LFM2.5. Most layers are short convolutions, the others attention with norms of query and
- * key heads. Tensors have other names. */
+ * key heads. LFM2 MoE has experts in all layers but the first. Tensors have other names. */
 #include "core/fail.h"
 #include "models/families/family.h"
 
+#include <stdio.h>
+
 static const ag_tensor_alias aliases[] = {
-    {AG_LT_ATTENTION_NORM, "operator_norm.weight"}, {AG_LT_FFN_NORM, "ffn_norm.weight"},
-    {AG_LT_WO, "self_attn.out_proj.weight"},        {AG_LT_Q_NORM, "self_attn.q_layernorm.weight"},
-    {AG_LT_K_NORM, "self_attn.k_layernorm.weight"}, {AG_LT_GATE, "feed_forward.w1.weight"},
-    {AG_LT_UP, "feed_forward.w3.weight"},           {AG_LT_DOWN, "feed_forward.w2.weight"},
-    {AG_LT_CONV_B, "conv.in_proj.weight"},          {AG_LT_CONV_C, "conv.in_proj.weight"},
-    {AG_LT_CONV_X, "conv.in_proj.weight"},          {.suffix = NULL},
+    {AG_LT_ATTENTION_NORM, "operator_norm.weight"},
+    {AG_LT_FFN_NORM, "ffn_norm.weight"},
+    {AG_LT_WO, "self_attn.out_proj.weight"},
+    {AG_LT_Q_NORM, "self_attn.q_layernorm.weight"},
+    {AG_LT_K_NORM, "self_attn.k_layernorm.weight"},
+    {AG_LT_GATE, "feed_forward.w1.weight"},
+    {AG_LT_UP, "feed_forward.w3.weight"},
+    {AG_LT_DOWN, "feed_forward.w2.weight"},
+    {AG_LT_CONV_B, "conv.in_proj.weight"},
+    {AG_LT_CONV_C, "conv.in_proj.weight"},
+    {AG_LT_CONV_X, "conv.in_proj.weight"},
+    {AG_LT_ROUTER, "feed_forward.gate.weight"},
+    {.suffix = NULL},
 };
 
 static const ag_tensor_alias gguf_aliases[] = {
@@ -47,7 +56,9 @@ static bool is_attention(ag_config_reader *r, const json_t *listed, uint32_t lay
     return ag_config_layer_type(r, layer, known, found) == 1;
 }
 
-static ag_status describe(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *s) {
+/* Sets the layers, with experts from layer n_dense on. */
+static ag_status set_layers(ag_config_reader *r, const ag_layer_spec *plain,
+                            const ag_expert_spec *experts, uint32_t n_dense, ag_model_spec *s) {
     ag_layer_spec attention = *plain;
     double eps = (double)s->norm_eps;
     bool bias = false;
@@ -56,7 +67,6 @@ static ag_status describe(ag_config_reader *r, const ag_layer_spec *plain, ag_mo
     ag_config_bool(r, "conv_bias", &bias);
     ag_config_size(r, "conv_L_cache", AG_CONV_TAPS_MAX, &taps);
     ag_config_bool(r, "tie_embedding", &s->tie_word_embeddings);
-    adjust_ffn(r, s);
     s->norm_eps = (float)eps;
     AG_TRY(r->status);
     if (bias || taps < 2) {
@@ -69,9 +79,17 @@ static ag_status describe(ag_config_reader *r, const ag_layer_spec *plain, ag_mo
         .mixer = AG_MIXER_SHORT_CONV, .conv_taps = taps, .activation = plain->activation};
     const json_t *listed = ag_config_value(r, "full_attn_idxs");
     for (uint32_t l = 0; l < s->n_layers; l++) {
-        AG_TRY(ag_spec_set_layer(s, l, is_attention(r, listed, l) ? &attention : &conv, r->err));
+        ag_layer_spec layer = is_attention(r, listed, l) ? attention : conv;
+        if (l >= n_dense) layer.experts = *experts;
+        AG_TRY(ag_spec_set_layer(s, l, &layer, r->err));
     }
     return r->status;
+}
+
+static ag_status describe(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *s) {
+    static const ag_expert_spec none;
+    adjust_ffn(r, s);
+    return set_layers(r, plain, &none, s->n_layers, s);
 }
 
 /* Adds keys: layers with 0 KV heads are convolutions, and the feed-forward size is final. */
@@ -107,4 +125,56 @@ const ag_family ag_family_lfm2 = {
              .keys = gguf_keys,
              .complete = complete},
     .describe = describe,
+};
+
+/* ---- with experts ---- */
+
+static ag_status describe_moe(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *s) {
+    double n_dense = 2, factor = 1;
+    ag_expert_spec experts = {.route = {.n_experts = 32,
+                                        .n_used = 4,
+                                        .scoring = AG_SCORING_SIGMOID,
+                                        .normalise = true,
+                                        .sum_eps = 1e-6f},
+                              .width = 1792,
+                              .choice_bias = true};
+    ag_config_real(r, "num_dense_layers", 0, AG_MAX_LAYERS, &n_dense);
+    ag_config_real(r, "routed_scaling_factor", 1e-6, 1e6, &factor);
+    ag_config_bool(r, "use_expert_bias", &experts.choice_bias);
+    experts.route.factor = (float)factor;
+    AG_TRY(ag_config_experts(r, s, &experts));
+    return set_layers(r, plain, &experts, (uint32_t)n_dense, s);
+}
+
+/* Adds keys: whether the choice has a bias, and the number of dense layers. */
+static ag_status complete_moe(const ag_gguf_reader *r, json_t *config) {
+    const double n = json_number_value(json_object_get(config, "num_dense_layers"));
+    char name[48];
+    snprintf(name, sizeof name, "blk.%.0f.exp_probs_b.bias", n);
+    AG_TRY(complete(r, config));
+    bool ok = !json_object_set_new(config, "use_expert_bias", json_boolean(ag_gguf_has(r, name)));
+    ok = ok && !json_object_set_new(config, "num_dense_layers", json_real(n));
+    return ok ? AG_OK : AG_FAIL(r->err, NOMEM, "%s: configuration", r->where);
+}
+
+const ag_family ag_family_lfm2_moe = {
+    .names = {{"Lfm2MoeForCausalLM", "lfm2_moe"}},
+    .defaults = {.vocab_size = 65536,
+                 .hidden_size = 2048,
+                 .intermediate_size = 7168,
+                 .n_layers = 32,
+                 .n_heads = 32,
+                 .n_kv_heads = 8,
+                 .max_positions = 128000,
+                 .rope_theta = 1e6,
+                 .norm_eps = 1e-5,
+                 .bos_id = 1,
+                 .eos_id = 2,
+                 .tie_word_embeddings = true},
+    .aliases = aliases,
+    .gguf = {.architectures = {"lfm2moe"},
+             .aliases = gguf_aliases,
+             .keys = gguf_keys,
+             .complete = complete_moe},
+    .describe = describe_moe,
 };

@@ -5,20 +5,28 @@
 #define FAMILIES(X)   \
     X(llama)          \
     X(mistral)        \
+    X(mixtral)        \
     X(qwen2)          \
+    X(qwen2_moe)      \
     X(qwen3)          \
+    X(qwen3_moe)      \
     X(gemma2)         \
     X(gemma3)         \
     X(smollm3)        \
     X(ministral3)     \
     X(granite)        \
+    X(granite_moe)    \
     X(granite_hybrid) \
     X(minicpm)        \
     X(olmo2)          \
+    X(olmoe)          \
     X(phi3)           \
     X(lfm2)           \
+    X(lfm2_moe)       \
     X(qwen3_5)        \
-    X(gemma4)
+    X(qwen3_5_moe)    \
+    X(gemma4)         \
+    X(gpt_oss)
 
 #define DECLARE(name) extern const ag_family ag_family_##name;
 FAMILIES(DECLARE)

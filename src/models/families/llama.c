@@ -1,12 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Llama, Mistral and Ministral 3: plain layers. All layers of a Mistral may have one window.
- * Queries of Ministral 3 may be scaled by their position. */
+/* Llama, Mistral, Mixtral and Ministral 3: plain layers. All layers of a Mistral may have one
+ * window. Mixtral has experts in all layers. Queries of Ministral 3 may be scaled by their
+ * position. */
 #include "core/fail.h"
 #include "models/families/family.h"
 
 /* Mistral's GGUF files have the architecture llama and this key. Llama ignores `sliding_window` of
  * a config.json. */
 static const char gguf_window[] = "attention.sliding_window";
+
+/* Key that no config.json has: GGUF files of Mixtral have the architecture llama, too. */
+static const char gguf_experts[] = "gguf_experts";
+
+/* Reads the experts of a Mixtral. Their weights are always divided by their sum. */
+static ag_status read_experts(ag_config_reader *r, const ag_model_spec *s, ag_layer_spec *kind) {
+    kind->experts = (ag_expert_spec){
+        .route = {.n_experts = 8, .n_used = 2, .scoring = AG_SCORING_SOFTMAX, .factor = 1}};
+    AG_TRY(ag_config_experts(r, s, &kind->experts));
+    kind->experts.route.normalise = true;
+    return AG_OK;
+}
 
 static ag_status describe_llama(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *s) {
     ag_layer_spec kind = *plain;
@@ -15,12 +28,15 @@ static ag_status describe_llama(ag_config_reader *r, const ag_layer_spec *plain,
     ag_config_bool(r, "mlp_bias", &kind.ffn_bias);
     ag_config_window(r, gguf_window, &kind.window);
     kind.qkv_bias = kind.out_bias = attention;
+    if (ag_config_value(r, gguf_experts)) AG_TRY(read_experts(r, s, &kind));
     return ag_spec_set_all(s, &kind, r->err);
 }
 
 static ag_status complete_llama(const ag_gguf_reader *r, json_t *config) {
     json_t *window = json_object_get(config, "sliding_window");
-    if (window && json_object_set(config, gguf_window, window)) {
+    json_t *experts = json_object_get(config, "num_experts");
+    if ((window && json_object_set(config, gguf_window, window)) ||
+        (experts && json_object_set(config, gguf_experts, experts))) {
         return AG_FAIL(r->err, NOMEM, "%s: configuration", r->where);
     }
     return AG_OK;
@@ -31,6 +47,35 @@ const ag_family ag_family_llama = {
     .defaults = AG_LLAMA_DEFAULTS,
     .gguf = {.architectures = {"llama"}, .paired_rows = true, .complete = complete_llama},
     .describe = describe_llama,
+};
+
+static ag_status describe_mixtral(ag_config_reader *r, const ag_layer_spec *plain,
+                                  ag_model_spec *s) {
+    ag_layer_spec kind = *plain;
+    ag_config_window(r, "sliding_window", &kind.window);
+    AG_TRY(read_experts(r, s, &kind));
+    return ag_spec_set_all(s, &kind, r->err);
+}
+
+static const ag_tensor_alias mixtral_aliases[] = {{AG_LT_ROUTER, "block_sparse_moe.gate.weight"},
+                                                  {.suffix = NULL}};
+
+const ag_family ag_family_mixtral = {
+    .names = {{"MixtralForCausalLM", "mixtral"}},
+    .defaults = {.vocab_size = 32000,
+                 .hidden_size = 4096,
+                 .intermediate_size = 14336,
+                 .n_layers = 32,
+                 .n_heads = 32,
+                 .n_kv_heads = 8,
+                 .max_positions = 131072,
+                 .rope_theta = 1e6,
+                 .norm_eps = 1e-5,
+                 .bos_id = 1,
+                 .eos_id = 2},
+    .aliases = mixtral_aliases,
+    .gguf = {.architectures = {"llama"}, .paired_rows = true},
+    .describe = describe_mixtral,
 };
 
 static ag_status describe_mistral(ag_config_reader *r, const ag_layer_spec *plain,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Qwen 3.5. Three of four layers are gated delta nets. The others are attention with rotation of a
  * quarter of each head, norms of query and key heads, and a gate of the output. Norms multiply by 1
- * + their weight, except in delta nets. */
+ * + their weight, except in delta nets. Qwen 3.5 MoE has experts and a shared expert in all
+ * layers. */
 #include "core/fail.h"
 #include "models/families/family.h"
 
@@ -46,7 +47,8 @@ static ag_status read_delta_net(ag_config_reader *r, const ag_model_spec *s, ag_
 
 static ag_status describe(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *s) {
     static const char *const types[] = {"linear_attention", "full_attention", NULL};
-    ag_layer_spec attention = *plain, net = {.activation = plain->activation};
+    ag_layer_spec attention = *plain;
+    ag_layer_spec net = {.activation = plain->activation, .experts = plain->experts};
     bool bias = false;
     uint32_t interval = 4;
     attention.qk_norm = attention.out_gate = true;
@@ -108,4 +110,43 @@ const ag_family ag_family_qwen3_5 = {
              .keys = gguf_keys,
              .complete = complete},
     .describe = describe,
+};
+
+/* ---- with experts ---- */
+
+static ag_status describe_moe(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *s) {
+    ag_layer_spec kind = *plain;
+    kind.experts = (ag_expert_spec){
+        .route = {.n_experts = 256, .n_used = 8, .scoring = AG_SCORING_SOFTMAX, .factor = 1},
+        .width = 512,
+        .shared_width = 512,
+        .shared_gate = true};
+    ag_config_size(r, "shared_expert_intermediate_size", 1 << 22, &kind.experts.shared_width);
+    AG_TRY(ag_config_experts(r, s, &kind.experts));
+    kind.experts.route.normalise = true;
+    s->intermediate_size = kind.experts.width; /* no layer is dense */
+    return describe(r, &kind, s);
+}
+
+const ag_family ag_family_qwen3_5_moe = {
+    .names = {{"Qwen3_5MoeForCausalLM", "qwen3_5_moe_text"},
+              {"Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe"}},
+    .defaults = {.vocab_size = 248320,
+                 .hidden_size = 2048,
+                 .intermediate_size = 512,
+                 .n_layers = 40,
+                 .n_heads = 16,
+                 .n_kv_heads = 2,
+                 .head_dim = 256,
+                 .max_positions = 32768,
+                 .rope_theta = 10000,
+                 .rotary_share = 0.25,
+                 .bos_id = -1,
+                 .eos_id = -1},
+    .norms_add_one = true,
+    .gguf = {.architectures = {"qwen35moe"},
+             .aliases = gguf_aliases,
+             .keys = gguf_keys,
+             .complete = complete},
+    .describe = describe_moe,
 };

@@ -29,3 +29,10 @@ void ag_sigmoid_mul__common(float *a, const float *b, size_t n) {
 void ag_softcap__common(float *x, float cap, size_t n) {
     for (size_t i = 0; i < n; i++) x[i] = (float)(cap * tanh((double)x[i] / cap));
 }
+
+void ag_swiglu_clamped__common(float *a, const float *b, float limit, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        const double g = fmin((double)a[i], limit), u = fmax(fmin((double)b[i], limit), -limit);
+        a[i] = (float)((u + 1) * g / (1 + exp(-1.702 * g)));
+    }
+}

@@ -15,6 +15,7 @@ ag_silu_mul_fn ag_silu_mul__common;
 ag_gelu_mul_fn ag_gelu_mul__common;
 ag_mul_fn ag_mul__common;
 ag_sigmoid_mul_fn ag_sigmoid_mul__common;
+ag_swiglu_clamped_fn ag_swiglu_clamped__common;
 ag_softcap_fn ag_softcap__common;
 ag_add_fn ag_add__common;
 ag_scale_fn ag_scale__common;

@@ -14,6 +14,7 @@ void ag_cpu_kernels_common(ag_cpu_kernels *t) {
     t->gelu_mul = ag_gelu_mul__common;
     t->mul = ag_mul__common;
     t->sigmoid_mul = ag_sigmoid_mul__common;
+    t->swiglu_clamped = ag_swiglu_clamped__common;
     t->conv_row = ag_conv_row_reference;
     t->delta_token = ag_delta_token_reference;
     t->softcap = ag_softcap__common;

@@ -60,6 +60,16 @@ void SET(ag_sigmoid_mul)(float *a, const float *b, size_t n) {
     }
 }
 
+void SET(ag_swiglu_clamped)(float *a, const float *b, float limit, size_t n) {
+    const vec high = v_set(limit), low = v_set(-limit), one = v_set(1.0f);
+    for (size_t i = 0; i < n; i += LANES) {
+        const vec x = load_some(a, i, n), y = load_some(b, i, n);
+        const vec g = v_if_less(high, x, high, x);
+        const vec u = v_if_less(y, low, low, v_if_less(high, y, high, y));
+        store_some(a, i, n, v_mul(times_sigmoid(g, v_mul(g, v_set(1.702f))), v_add(u, one)));
+    }
+}
+
 void SET(ag_softcap)(float *x, float cap, size_t n) {
     const vec limit = v_set(cap);
     for (size_t i = 0; i < n; i += LANES) {

@@ -19,6 +19,16 @@
 #ifndef SOFTCAP
 #define SOFTCAP 0 /* 1: a score becomes cap * tanh(score / cap) */
 #endif
+#ifndef SINKS
+#define SINKS 0 /* 1: a logit for each query head joins the softmax */
+#endif
+#if SINKS
+#define SINK_PARAMS , __global const uchar *sinks, ulong sinks_at, uint query_heads
+#define SINK_OF(query) ((__global const float *)(sinks + sinks_at))[(query) % query_heads]
+#else
+#define SINK_PARAMS
+#define SINK_OF(query) (-INFINITY)
+#endif
 #define FOURS (QUERIES / 4)
 enum { MOST_DIM = 256 };
 
@@ -166,22 +176,34 @@ static inline void add_values(float4 sums[QUERIES], queries d, tile t, uint v_ty
     }
 }
 
+/* Adds the logit of a sink to a largest score and a sum, *largest and *total. Returns the factor of
+ * the values. */
+static inline float add_sink(float sink, float *largest, float *total) {
+    const float max_score = fmax(*largest, sink), factor = exp(*largest - max_score);
+    *total = fma(*total, factor, exp(sink - max_score));
+    *largest = max_score;
+    return factor;
+}
+
 /* Joins the parts of a query's values and writes them and the statistics to row `to`. */
 static inline void leave_query(__global float *out, __global float *stats, queries d, uint i,
-                               float4 sum, ulong to, uint dim, bool alone, bool exists) {
+                               float4 sum, ulong to, uint dim, bool alone, bool exists,
+                               float sink) {
     const uint lid = get_local_id(0), quads = (dim + 3) / 4, parts = WG / quads;
     __local float *joined = (__local float *)d.joined;
     d.joined[lid] = sum;
     barrier(CLK_LOCAL_MEM_FENCE);
-    const float factor = !alone ? 1.0f : d.total[i] > 0 ? 1.0f / d.total[i] : d.total[i];
+    float max_score = d.largest[i], total = d.total[i];
+    const float shrunk = SINKS && alone ? add_sink(sink, &max_score, &total) : 1.0f;
+    const float factor = !alone ? 1.0f : total > 0 ? shrunk / total : total;
     for (uint c = lid; c < dim && exists; c += WG) {
         float all = 0;
         for (uint p = 0; p < parts; p++) all += joined[(p * quads + c / 4) * 4 + c % 4];
         out[to * dim + c] = all * factor;
     }
     if (lid == 0 && exists) {
-        stats[2 * to] = d.largest[i];
-        stats[2 * to + 1] = d.total[i];
+        stats[2 * to] = max_score;
+        stats[2 * to + 1] = total;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 }
@@ -194,7 +216,7 @@ static inline void leave_query(__global float *out, __global float *stats, queri
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
        __global const uchar *q, ulong q_at, CACHE_PARAMS, uint k_type, uint v_type, ulong v_at,
-       float scale, uint span, uint n_spans) {
+       float scale, uint span, uint n_spans SINK_PARAMS) {
     __local float4 of_queries[MOST_DIM * FOURS], weights[KV_BLOCK * FOURS], joined[WG];
     __local float largest[QUERIES], total[QUERIES], faded[QUERIES];
     __local uint last[QUERIES], first[QUERIES];
@@ -235,7 +257,8 @@ attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
         const uint query = query0 + i;
         const ulong row = ((ulong)(query / group) * heads + head) * group + query % group;
         leave_query((__global float *)(out + out_at), (__global float *)(stats + stats_at), d, i,
-                    sums[i], row * n_spans + get_group_id(0), dim, n_spans == 1, query < n_queries);
+                    sums[i], row * n_spans + get_group_id(0), dim, n_spans == 1, query < n_queries,
+                    SINK_OF(row));
     }
 }
 
@@ -244,7 +267,7 @@ attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 merge(__global uchar *out, ulong out_at, __global uchar *joined_stats, ulong joined_at,
       __global const uchar *stats, ulong stats_at, __global const uchar *values, ulong values_at,
-      uint n_spans, uint dim) {
+      uint n_spans, uint dim SINK_PARAMS) {
     __local float scratch[WG];
     const size_t query = get_group_id(0);
     __global const float *pairs = (__global const float *)(stats + stats_at) + query * n_spans * 2;
@@ -258,7 +281,8 @@ merge(__global uchar *out, ulong out_at, __global uchar *joined_stats, ulong joi
         sum += pairs[2 * i + 1] * exp(pairs[2 * i] - base);
     }
     sum = group_sum(sum, scratch);
-    const float factor = sum > 0 ? 1.0f / sum : sum;
+    const float shrunk = SINKS ? add_sink(SINK_OF(query), &max_score, &sum) : 1.0f;
+    const float factor = sum > 0 ? shrunk / sum : sum;
     for (uint c = get_local_id(0); c < dim; c += WG) {
         float v = 0;
         for (uint i = 0; i < n_spans; i++) v = fma(from[i * dim + c], exp(pairs[2 * i] - base), v);
