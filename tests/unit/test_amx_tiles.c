@@ -268,9 +268,11 @@ static void ask(question *a, size_t i) {
         a->positions[r] = attentions[i].first_position + 40 * r;
         a->from[r] = a->positions[r] < window ? 0 : a->positions[r] - window + 1;
     }
-    a->queries =
-        (ag_cpu_queries){a->q, group * d, a->positions, window ? a->from : NULL,
-                         rows, group,     false,        {1.0f / (float)d, attentions[i].softcap}};
+    a->queries = (ag_cpu_queries){
+        a->q,         group * d,
+        a->positions, window ? a->from : NULL,
+        rows,         group,
+        false,        {.scale = 1.0f / (float)d, .softcap = attentions[i].softcap}};
 }
 
 static void forget(question *a) {
@@ -360,7 +362,7 @@ static void attention_ignores_nonfinite_values_outside(void **state) {
     }
     const uint16_t infinity = 0x7c00;
     memcpy(h.memory + h.kv.v_offset + (40 * 64 + 7) * sizeof infinity, &infinity, sizeof infinity);
-    const ag_cpu_queries queries = {q, 64, positions, from, 64, 1, false, {0.125f, 0}};
+    const ag_cpu_queries queries = {q, 64, positions, from, 64, 1, false, {.scale = 0.125f}};
     partial *have = malloc(sizeof *have);
     attend(amx.attention, &amx, have, &queries, &h, 0);
     for (size_t m = 0; m < 64; m++) {

@@ -168,7 +168,8 @@ static double tolerance_of(const rig *r) {
 static void compare_with_definition(rig *r, size_t n_slots, size_t score_row0) {
     const size_t stride = n_slots + 3, n_scores = r->kv.n_kv_heads * stride;
     const size_t n = r->n_rows * r->row_floats;
-    const ag_attention_params params = {1 / sqrtf((float)r->kv.head_dim), r->softcap};
+    const ag_attention_params params = {.scale = 1 / sqrtf((float)r->kv.head_dim),
+                                        .softcap = r->softcap};
     float *scores = calloc(2 * n_scores, sizeof *scores), *out = ag_tensor_f32(&r->out);
     ag_attention_seq seq = seq_of(r, scores, score_row0, stride);
     assert_int_equal(ag_compose_attention(r->be, &r->out, &r->q, &seq, 1, &params), AG_OK);
