@@ -51,7 +51,7 @@ static void fill(tensor *t) {
     for (size_t i = 0; i < n; i++) values[i] = draw_float();
 }
 
-/* Experts of one type in one buffer. Those from COUNTED on have the same rows. */
+/* Experts of one type in one buffer. Experts from COUNTED on have the same rows. */
 typedef struct expert_table {
     ag_tensor w[EXPERTS];
     ag_buffer *owner;
