@@ -25,6 +25,7 @@ typedef struct server_settings {
     tls_files *tls;       /* NULL: none */
     const char *log;      /* NULL: none; "-": standard output */
     bool any_model, share_prefixes;
+    bool allow_pull;            /* admins may change the models of the store */
     json_t *template_variables; /* NULL, or an object: defaults of template variables */
     struct served_models *models;
     uint64_t memory_limit; /* bytes, of the engine; 0: none */
@@ -59,9 +60,10 @@ typedef struct server {
     answer_memory *answers;
     response_store *responses;
     server_counts counts;
-    serve_job *first_job;  /* list of jobs in the engine */
-    account_pool accounts; /* one account for each request */
-    size_t n_requests;     /* requests that have not ended */
+    serve_job *first_job;      /* list of jobs in the engine */
+    struct pull_request *pull; /* NULL: none runs */
+    account_pool accounts;     /* one account for each request */
+    size_t n_requests;         /* requests that have not ended */
     int64_t started;
     unsigned n_stops; /* stop signals received */
     double stop_at;   /* time at which running requests are cancelled */
