@@ -99,7 +99,9 @@ static int report_failure(const fetch *k, int code, const char *message) {
     return code;
 }
 
-int fetch_model(http *client, const pull_plan *plan, const char *store, bool quiet, char *path) {
+int fetch_model(http *client, const pull_plan *plan, const fetch_settings *o, char *path) {
+    const char *store = o->store;
+    const bool quiet = o->quiet;
     char message[HTTP_MESSAGE] = "", size[32];
     const double begin = clock_s();
     bool exists = false;
@@ -111,7 +113,9 @@ int fetch_model(http *client, const pull_plan *plan, const char *store, bool qui
     int code = part_open(&k.part, store, plan->name, quiet);
     if (code == EXIT_DONE) code = find_present(&k, store, &exists);
     if (code == EXIT_DONE && exists && !quiet) complain("%s: already in the store", plan->name);
+    if (code == EXIT_DONE) part_limit_store(&k.part, store, o->store_limit);
     if (code == EXIT_DONE && !exists) {
+        progress_digest(plan->n == 1 ? plan->files[0].sha256 : "");
         code = fetch_files(&k, message);
         if (code == EXIT_DONE) code = part_commit(&k.part, plan, path, message);
         if (code != EXIT_DONE) report_failure(&k, code, message);

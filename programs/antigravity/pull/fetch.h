@@ -7,8 +7,14 @@
 
 #include "plan.h"
 
+typedef struct fetch_settings {
+    const char *store;    /* path of the store */
+    uint64_t store_limit; /* maximum bytes of the store with the model; 0: no limit */
+    bool quiet;
+} fetch_settings;
+
 /* Fetches the model; one that exists is checked, not fetched. path[PATH_MAX] receives its path.
  * Returns an exit code. */
-int fetch_model(http *client, const pull_plan *plan, const char *store, bool quiet, char *path);
+int fetch_model(http *client, const pull_plan *plan, const fetch_settings *o, char *path);
 
 #endif

@@ -62,7 +62,7 @@ static void read_note(part_directory *p) {
 
 int part_open(part_directory *p, const char *store, const char *name, bool quiet) {
     bool waits = false;
-    *p = (part_directory){.fd = -1};
+    *p = (part_directory){.fd = -1, .max_bytes = UINT64_MAX};
     snprintf(p->path, sizeof p->path, "%s/%s%s", store, name, STORE_PART);
     bool made = make_directories(store, 0777);
     while (made) {
@@ -233,7 +233,48 @@ uint64_t part_bytes(const part_directory *p, const pull_plan *plan) {
     return bytes;
 }
 
+void part_limit_store(part_directory *p, const char *store, uint64_t limit) {
+    model_store s;
+    const char *own = strrchr(p->path, '/') + 1;
+    uint64_t others = 0;
+    if (!limit) return;
+    if (store_open_at(&s, store) != EXIT_DONE) others = limit; /* reported */
+    for (size_t i = 0; i < s.n; i++)
+        if (strcmp(s.entries[i].file, own) != 0) others += store_bytes(&s, &s.entries[i]);
+    store_close(&s);
+    p->max_bytes = others < limit ? limit - others : 0;
+}
+
+/* Returns the bytes of the directory's files. */
+static uint64_t own_bytes(const part_directory *p) {
+    uint64_t bytes = 0;
+    struct stat s;
+    int fd = openat(p->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!d && fd >= 0) close(fd);
+    for (struct dirent *i; d && (i = readdir(d));)
+        if (fstatat(p->fd, i->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(s.st_mode))
+            bytes += (uint64_t)s.st_size;
+    if (d) closedir(d);
+    return bytes;
+}
+
+/* Returns whether the store's limit allows `needed` bytes more. */
+static bool is_within_limit(const part_directory *p, uint64_t needed, char *message) {
+    char wanted[32], allowed[32];
+    if (p->max_bytes == UINT64_MAX) return true;
+    const uint64_t own = own_bytes(p);
+    if (own <= p->max_bytes && needed <= p->max_bytes - own) return true;
+    snprintf(message, HTTP_MESSAGE,
+             "%s: the store would exceed its limit (--store-limit): the model needs %s, and %s are "
+             "left; remove a model",
+             p->path, format_bytes((double)(own + needed), wanted, sizeof wanted),
+             format_bytes((double)p->max_bytes, allowed, sizeof allowed));
+    return false;
+}
+
 bool part_has_space(const part_directory *p, uint64_t needed, char *message) {
+    if (!is_within_limit(p, needed, message)) return false;
     struct statvfs fs;
     char wanted[32], free_space[32];
     if (statvfs(p->path, &fs) != 0 || !fs.f_blocks) return true;

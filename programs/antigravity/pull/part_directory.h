@@ -10,8 +10,9 @@
 
 typedef struct part_directory {
     char path[PATH_MAX];
-    int fd;           /* -1: not open */
-    json_t *versions; /* owned: version texts by file name */
+    int fd;             /* -1: not open */
+    json_t *versions;   /* owned: version texts by file name */
+    uint64_t max_bytes; /* maximum bytes of the directory; UINT64_MAX: no limit */
 } part_directory;
 
 /* Creates and locks the directory; waits while another process holds the lock. Returns an exit
@@ -35,8 +36,10 @@ int part_open_file(part_directory *p, const pull_file *f, char *message);
 int part_finish_file(part_directory *p, const pull_file *f, char *message);
 /* Gives the complete model its final name. */
 int part_commit(part_directory *p, const pull_plan *plan, const char *path, char *message);
-/* Returns whether the file system has `needed` bytes free, or does not report it. On false the
- * reason is in message[HTTP_MESSAGE]. */
+/* Limits the directory so that the store has at most `limit` bytes with it; 0: no limit. */
+void part_limit_store(part_directory *p, const char *store, uint64_t limit);
+/* Returns whether the store's limit allows `needed` bytes more, and the file system has them free
+ * or does not report it. On false the reason is in message[HTTP_MESSAGE]. */
 bool part_has_space(const part_directory *p, uint64_t needed, char *message);
 /* Returns the bytes fetched so far of the plan's files, in their planned versions. */
 uint64_t part_bytes(const part_directory *p, const pull_plan *plan);

@@ -3,6 +3,7 @@
 #include "../command.h"
 #include "../model/store.h"
 #include "../options/options.h"
+#include "../support/json_out.h"
 #include "../support/user_files.h"
 #include "../terminal/interrupt.h"
 #include "../terminal/output.h"
@@ -18,7 +19,8 @@ typedef struct pull_options {
     const char *name, *sha256;
     uint32_t retries;
     double retry_delay_s, slow_time_s;
-    bool quiet;
+    uint64_t store_limit; /* bytes; 0: no limit */
+    bool quiet, json;
 } pull_options;
 
 #define OPTION_STRUCT pull_options
@@ -39,6 +41,12 @@ static const option_def pull_defs[] = {
     {.name = "slow-time",
      SETS_REAL("SECONDS", slow_time_s, 1, 3600),
      .help = "an attempt fails if less than 1 KiB/s arrives over this time"},
+    {.name = "store-limit",
+     SETS_SIZE(store_limit),
+     .help = "fail if the store would exceed this size, such as 100G"},
+    {.name = "json",
+     SETS_FLAG(json),
+     .help = "report progress and the path as lines of JSON on standard output"},
     {.name = "quiet",
      .letter = 'q',
      SETS_FLAG(quiet),
@@ -120,8 +128,11 @@ static int pull(const char *source, const pull_options *o) {
     if (code == EXIT_DONE) code = make_plan(&h, source, o, &plan);
     if (code == EXIT_INTERRUPTED) complain("interrupted");
     if (code == EXIT_DONE) {
-        code = fetch_model(h.client, &plan, store, o->quiet, path);
-        if (code == EXIT_DONE) printf("%s\n", path);
+        const fetch_settings settings = {store, o->store_limit, o->quiet || o->json};
+        code = fetch_model(h.client, &plan, &settings, path);
+        if (code == EXIT_DONE && o->json)
+            code = json_print(JSON_OBJECT({"path", json_text(path, strlen(path))}));
+        else if (code == EXIT_DONE) printf("%s\n", path);
     }
     pull_plan_free(&plan);
     http_close(h.client);
@@ -173,6 +184,7 @@ int command_pull(int argc, char **argv) {
     if (code != OPTIONS_RUN) return code;
     code = check_options(&line, &o);
     if (code != EXIT_DONE) return code;
-    if (o.quiet) progress_silence();
+    if (o.json) progress_as_json();
+    else if (o.quiet) progress_silence();
     return pull(line.operands[0], &o);
 }

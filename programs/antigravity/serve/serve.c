@@ -4,7 +4,7 @@
 #include "../model/model_dir.h"
 #include "../model/store.h"
 #include "../terminal/output.h"
-#include "models/served_models.h"
+#include "models/model_names.h"
 #include "serve_options.h"
 #include "server_loop.h"
 #include "system.h"
@@ -62,8 +62,10 @@ static int add_models(serving_setup *s) {
                 "--alias %s: it must follow the -m of a model, not of a directory", a->name);
         code = served_models_add_alias(&s->models, added[a->model], a->name);
     }
+    model_names_load(&s->models);
     s->first = added[0];
-    if (code != EXIT_DONE || model_list_find(s->models.list, NULL)) return code;
+    const bool may_grow = o->server.allow_pull && s->models.store[0];
+    if (code != EXIT_DONE || may_grow || model_list_find(s->models.list, NULL)) return code;
     return complain_failure("no model to serve: none of the directory's models loads");
 }
 
@@ -74,6 +76,8 @@ static int find_store(serving_setup *s) {
     served_models *m = &s->models;
     model_store store = {.n = 0};
     m->options = &o->model;
+    m->store_limit = o->store_limit;
+    pthread_mutex_init(&m->changing, NULL);
     m->keep_alive_s = serve_keep_alive(o, true);
     for (size_t i = 0; i < o->n_served && !m->store[0]; i++)
         if (o->served[i].path && served_models_is_directory(m, o->served[i].path))

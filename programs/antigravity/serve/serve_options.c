@@ -133,6 +133,13 @@ static const option_def model_rows[] = {
     {.name = "load-later",
      SETS_FLAG(load_later),
      .help = "load the first model with its first request, too"},
+    {.name = "allow-pull",
+     SETS_FLAG(server.allow_pull),
+     .help = "let admins pull, copy, create and delete models of the store through ollama's API: "
+             "keys that --api-key-file marks, or without keys programs on this machine"},
+    {.name = "store-limit",
+     SETS_SIZE(store_limit),
+     .help = "maximum size of the store after such a pull, such as 100G"},
     {.name = "keep-alive",
      CALLS("TIME", set_keep_alive),
      .help = "unload a model this time after its last request: seconds, or 5m, 1h; -1: never "
@@ -158,8 +165,9 @@ static const option_def network_rows[] = {
          "listen on this Unix socket, for its owner only, and on no port unless --host is given"},
     {.name = "api-key-file",
      SETS_NAME("FILE", server.key_file),
-     .help = "API keys, one a line; also those in the environment variable ANTIGRAVITY_API_KEY. "
-             "SIGHUP reloads them"},
+     .help = "API keys, one a line, marked by 'admin' after the key if it may unload and change "
+             "models; also those in the environment variable ANTIGRAVITY_API_KEY. SIGHUP reloads "
+             "them"},
     {.name = "tls-cert",
      SETS_NAME("FILE", tls_cert),
      .help = "use TLS: certificate in PEM, followed by its chain. SIGHUP reloads it and the key"},

@@ -33,9 +33,10 @@ typedef struct serve_options {
     uint32_t port;
     peer_range trusted[MAX_TRUSTED]; /* server.limits points here */
     bool insecure, load_later;
-    bool serves_store;   /* no model was named: those of the store are served */
-    double keep_alive_s; /* NAN: not given; negative: never unload */
-    atomic_size_t bytes; /* memory of connections and requests */
+    bool serves_store;    /* no model was named: those of the store are served */
+    uint64_t store_limit; /* bytes; 0: no limit */
+    double keep_alive_s;  /* NAN: not given; negative: never unload */
+    atomic_size_t bytes;  /* memory of connections and requests */
 } serve_options;
 
 /* Returns the seconds after which a model without requests is unloaded. of_directory: it was not

@@ -26,6 +26,7 @@ typedef struct server_settings {
     tls_files *tls;       /* NULL: none */
     const char *log;      /* NULL: none; "-": standard output */
     bool any_model, share_prefixes;
+    bool allow_pull;              /* admins may change the models of the store */
     const serve_presets *presets; /* may be NULL */
     json_t *template_variables;   /* NULL, or an object: defaults of template variables */
     struct served_models *models;
@@ -61,9 +62,10 @@ typedef struct server {
     answer_memory *answers;
     response_store *responses;
     server_counts counts;
-    serve_job *first_job;  /* list of jobs in the engine */
-    account_pool accounts; /* one account for each request */
-    size_t n_requests;     /* requests that have not ended */
+    serve_job *first_job;      /* list of jobs in the engine */
+    struct pull_request *pull; /* NULL: none runs */
+    account_pool accounts;     /* one account for each request */
+    size_t n_requests;         /* requests that have not ended */
     int64_t started;
     unsigned n_stops; /* stop signals received */
     double stop_at;   /* time at which running requests are cancelled */

@@ -5,6 +5,7 @@
 #include "../terminal/output.h"
 #include "clock.h"
 #include "job/job.h"
+#include "models/pull_request.h"
 #include "models/served_models.h"
 #include "notify.h"
 #include "request/dispatch.h"
@@ -104,6 +105,7 @@ static void begin_stop(server *s) {
     notify_stopping();
     complain("stopping: running requests have %u s to end", s->settings->grace_s);
     listeners_close(s->listeners);
+    pull_cancel(s->pull);
     connection_set_drain(s->connections);
 }
 

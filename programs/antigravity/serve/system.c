@@ -4,10 +4,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -112,3 +117,65 @@ void *system_remap_pages(void *pages, size_t old_bytes, size_t bytes) {
 }
 
 void system_unmap_pages(void *pages, size_t bytes) { munmap(pages, bytes); }
+
+/* ---- a process ---- */
+
+extern char **environ;
+
+/* Returns the environment with the variable, whose texts are borrowed. NULL: out of memory. */
+static char **environment_with(const char *variable) {
+    size_t n = 0, n_out = 0;
+    const size_t n_name = strcspn(variable, "=") + 1;
+    while (environ[n]) n++;
+    char **out = calloc(n + 2, sizeof *out);
+    for (size_t i = 0; out && i < n; i++)
+        if (strncmp(environ[i], variable, n_name) != 0) out[n_out++] = environ[i];
+    if (out) out[n_out] = (char *)(uintptr_t)variable;
+    return out;
+}
+
+/* Starts the program with its standard output and error in `output`. Returns an errno. */
+static int spawn_self(const char *const *args, char **environment, int output, pid_t *pid) {
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attributes;
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawn_file_actions_init(&files);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    int error = posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    if (!error) error = posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
+    if (!error) error = posix_spawn_file_actions_adddup2(&files, output, STDERR_FILENO);
+    if (!error)
+        error = posix_spawn(pid, "/proc/self/exe", &files, &attributes,
+                            (char *const *)(uintptr_t)args, environment);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&files);
+    return error;
+}
+
+pid_t system_run_self(const char *const *args, const char *variable, int *output) {
+    int ends[2];
+    pid_t pid = -1;
+    if (pipe2(ends, O_CLOEXEC) != 0) return -1;
+    char **environment = environment_with(variable);
+    int error = environment ? spawn_self(args, environment, ends[1], &pid) : ENOMEM;
+    free(environment);
+    close(ends[1]);
+    if (!error && fcntl(ends[0], F_SETFL, O_NONBLOCK) != 0) error = errno;
+    *output = ends[0];
+    if (!error) return pid;
+    close(ends[0]);
+    errno = error;
+    return -1;
+}
+
+int system_wait(pid_t pid) {
+    int status;
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR) return -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}

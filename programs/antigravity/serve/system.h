@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 /* Opens a file for appending, and creates it for its owner only. Returns NULL with errno. */
 FILE *system_append_file(const char *path);
@@ -48,5 +49,12 @@ void system_unmap_pages(void *pages, size_t bytes);
 /* Configures malloc() so that freed memory returns to the system: few heaps, and separate mappings
  * for large blocks. */
 void system_limit_heap(void);
+
+/* Runs this program with these arguments, which end with NULL. variable: "NAME=VALUE", set in its
+ * environment. *output: a pipe, for reading without waiting, from its standard output and error.
+ * Returns the process, or -1 with errno set. */
+pid_t system_run_self(const char *const *args, const char *variable, int *output);
+/* Waits until the process ends. Returns its exit code, or 128 plus the signal. */
+int system_wait(pid_t pid);
 
 #endif

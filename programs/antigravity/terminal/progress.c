@@ -5,6 +5,7 @@
 #include "interrupt.h"
 #include "terminal.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,13 +17,29 @@ static const double redraw_s = 0.1;
 static const char *label; /* NULL: no bar */
 static size_t drawn;      /* columns of the drawn line */
 static double drawn_at;
+static bool is_json;
+static const char *digest = "";
 
 void progress_silence(void) { terminal_silence(); }
+void progress_digest(const char *sha256) { digest = sha256; }
+
+void progress_as_json(void) {
+    is_json = true;
+    terminal_silence();
+}
 
 void progress_begin(const char *text) {
     progress_end();
-    label = terminal_shows_progress() ? text : NULL;
+    label = is_json || terminal_shows_progress() ? text : NULL;
     drawn_at = 0;
+}
+
+/* Writes a line of JSON. Labels are names of the store, or words: no character needs an escape. */
+static void write_json(uint64_t done, uint64_t total) {
+    printf("{\"step\":\"%s\",\"done\":%" PRIu64 ",\"total\":%" PRIu64, label, done, total);
+    if (digest[0]) printf(",\"sha256\":\"%s\"", digest);
+    printf("}\n");
+    fflush(stdout);
 }
 
 /* Replaces the line. Leaves the last column free: many terminals wrap when it is written. */
@@ -65,7 +82,8 @@ bool progress_update(void *user, uint64_t done, uint64_t total) {
     double now = clock_s();
     if (label && total && (now - drawn_at >= redraw_s || done == total)) {
         drawn_at = now;
-        draw(done, total);
+        if (is_json) write_json(done, total);
+        else draw(done, total);
     }
     return !interrupted();
 }

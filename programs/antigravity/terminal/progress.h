@@ -8,6 +8,11 @@
 
 /* Turns the bar off. */
 void progress_silence(void);
+/* Writes lines of JSON to standard output instead of the bar: {"step": LABEL, "done", "total"},
+ * with "sha256" if a digest is set. */
+void progress_as_json(void);
+/* Sets the digest of what is fetched; "": none. Borrowed. */
+void progress_digest(const char *sha256);
 /* `label` is borrowed until progress_end(). */
 void progress_begin(const char *label);
 /* Draws the bar; an ag_progress_fn. Returns false (cancel) after a signal. `user` is ignored. */

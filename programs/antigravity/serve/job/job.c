@@ -94,6 +94,17 @@ static void set_context_error(const serve_job *job, serve_error *e) {
     e->n_context = context_length(job);
 }
 
+bool job_may_unload(const serve_job *job) {
+    return job->http->is_admin ||
+           job->request.keep_alive_s >= ag_served_model_expires_in(job->model);
+}
+
+void job_keep_alive(const serve_job *job) {
+    const double seconds = job->request.keep_alive_s;
+    if (!isnan(seconds) && job_may_unload(job))
+        ag_serving_keep_alive(job->http->server->engine, job->model, seconds);
+}
+
 void job_set_load_error(const serve_job *job, double swap_wait_s, serve_error *e) {
     if (swap_wait_s > 0) {
         e->status = 503;
@@ -112,8 +123,7 @@ static void finish_job(serve_job *job) {
     job->is_over = true;
     unlink_job(job);
     job->view.total_s = clock_s() - http->began;
-    if (!isnan(job->request.keep_alive_s))
-        ag_serving_keep_alive(http->server->engine, job->model, job->request.keep_alive_s);
+    job_keep_alive(job);
     /* A job that was cancelled within an answer (server stop, deadline) ends with a truncated
      * answer. */
     const bool is_truncated =

@@ -84,6 +84,11 @@ void job_free_answers(serve_job *job);
  * answer, so the template's stop strings do not apply. */
 bool job_apply_settings(serve_job *job, bool constrained, serve_error *e);
 
+/* Returns whether the client may set its keep_alive: one that is no admin may only lengthen the
+ * time, because others use the model too. */
+bool job_may_unload(const serve_job *job);
+/* Sets the keep-alive of the model, if the request has one that the client may set. */
+void job_keep_alive(const serve_job *job);
 /* Sets the error of a model that cannot be loaded: 503 if it may be after swap_wait_s, 500 if its
  * files are wrong. */
 void job_set_load_error(const serve_job *job, double swap_wait_s, serve_error *e);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prepares a job on a worker's thread: from the body to prompts, constraints and settings. */
 #include "../../support/json_out.h"
+#include "../ollama/ollama.h"
 #include "../protocol/fields.h"
 #include "../threads/account.h"
 #include "../threads/account_text.h"
@@ -400,26 +401,73 @@ static void add_headers(serve_job *job) {
     http_reply_header(job->http, "X-Antigravity-Seed", seed);
 }
 
-/* Loads the weights, or frees them, and replies. Waits for the engine. */
-static bool load_model(serve_job *job, serve_error *e) {
-    ag_error err;
-    ag_serving *s = http_serving(job->http);
-    const double keep_alive_s = job->request.keep_alive_s;
-    if (keep_alive_s != 0 && ag_serving_load_model(s, job->model, &err) != AG_OK) {
-        reject_status(e, &err);
-        job_set_load_error(job, err.status == AG_BUSY ? ag_serving_swap_wait(s) : 0, e);
-        return false;
+/* ---- models ---- */
+
+/* Sets the parameters of a derived model. The fields of the request are read later, and win. */
+static bool set_model_parameters(serve_request *r, const model_entry *m, serve_error *e) {
+    if (!m || !m->parameters) return true;
+    json_t *parameters = json_loads(m->parameters, 0, NULL);
+    const bool ok = parameters ? ollama_read_options(parameters, r, e) : reject_no_memory(e);
+    json_decref(parameters);
+    return ok;
+}
+
+/* Inserts the system prompt of a derived model, unless the messages begin with one. */
+static bool insert_system(serve_request *r, const model_entry *m, serve_error *e) {
+    const json_t *first = json_array_get(r->messages, 0);
+    const char *role = json_string_value(json_object_get(first, "role"));
+    if (!m->system || r->kind != SERVE_CHAT || !first) return true;
+    if (role && (!strcmp(role, "system") || !strcmp(role, "developer"))) return true;
+    json_t *messages = json_copy(r->messages); /* the body stays unchanged */
+    json_t *system = JSON_OBJECT({"role", json_string("system")},
+                                 {"content", json_text(m->system, strlen(m->system))});
+    if (!messages || !system || json_array_insert_new(messages, 0, system) != 0) {
+        json_decref(messages);
+        return reject_no_memory(e);
     }
-    if (!isnan(keep_alive_s)) ag_serving_keep_alive(s, job->model, keep_alive_s);
+    json_decref(r->messages);
+    r->messages = messages;
+    return true;
+}
+
+/* Makes the request one that only loads the weights: it reads one token and generates none. */
+static bool make_load_request(serve_request *r, serve_error *e) {
+    r->kind = SERVE_TEXT;
+    r->stream = r->constrained = r->logprobs = false;
+    r->no_prefix = true;
+    r->max_tokens = 0;
+    json_decref(r->prompts);
+    r->prompts = json_list_of(json_list_of(json_integer(0)));
+    return r->prompts || reject_no_memory(e);
+}
+
+/* Frees the weights and replies. */
+static bool unload_model(serve_job *job, serve_error *e) {
+    if (!job_may_unload(job))
+        return reject_request(e, 403, "keep_alive",
+                              "keep_alive: only an admin may unload a model, because other clients "
+                              "use it");
+    job_keep_alive(job);
     http_reply_json(job->http, 200, job->protocol->reply(&job->view));
     return true;
+}
+
+/* Names keep_alive among the ignored fields if the client may not set it. */
+static void report_keep_alive(const serve_job *job) {
+    char *ignored = job->http->ignored;
+    const size_t n = strlen(ignored), size = sizeof job->http->ignored;
+    if (isnan(job->request.keep_alive_s) || job_may_unload(job)) return;
+    snprintf(ignored + n, size - n, "%skeep_alive", n ? ", " : "");
 }
 
 static bool prepare_job(serve_job *job, serve_error *e) {
     serve_request *r = &job->request;
     ag_text required_call = {0};
+    const char *name = json_string_value(json_object_get(job->http->json, "model"));
+    const bool is_ready =
+        set_model_parameters(r, name ? model_list_find(http_models(job->http), name) : NULL, e);
     fields_begin(job->http->json);
-    const bool is_parsed = job->protocol->parse(job->http->json, r, e);
+    const bool is_parsed = is_ready && job->protocol->parse(job->http->json, r, e);
     fields_end(job->http->json, job->http->ignored, sizeof job->http->ignored);
     http_drop_body(job->http);
     if (!is_parsed) {
@@ -438,7 +486,10 @@ static bool prepare_job(serve_job *job, serve_error *e) {
     job->model_name = account_strdup(r->model ? r->model : ag_served_model_name(job->model));
     job->view.model = job->model_name;
     bool ok = job->model_name || reject_no_memory(e);
-    if (ok && r->load_only) return load_model(job, e);
+    if (ok && r->load_only && r->keep_alive_s == 0) return unload_model(job, e);
+    if (ok && r->load_only) ok = make_load_request(r, e);
+    if (ok) report_keep_alive(job);
+    if (ok) ok = insert_system(r, entry, e);
     if (ok)
         ok = r->kind == SERVE_CHAT ? prepare_chat(job, &required_call, e) : prepare_texts(job, e);
     if (ok && !r->count_only) {

@@ -17,6 +17,16 @@ struct model_list {
     model_entry *at[MAX_ENTRIES];
 };
 
+void model_entry_digest(model_entry *e, const model_entry *base) {
+    const char *const texts[] = {base->digest, e->name, e->system, e->parameters};
+    sha256 sum;
+    if (e->kind == MODEL_ALIAS) return; /* the same model */
+    sha256_begin(&sum);
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        if (texts[i]) sha256_add(&sum, texts[i], strlen(texts[i]) + 1);
+    sha256_hex(&sum, e->digest);
+}
+
 model_list *model_list_create(void) {
     model_list *l = calloc(1, sizeof *l);
     if (l) pthread_mutex_init(&l->adding, NULL);
@@ -108,6 +118,7 @@ static model_entry *copy_entry(const model_entry *e) {
     copy->kind = e->kind;
     copy->model = e->model;
     copy->changed_at = e->changed_at;
+    copy->is_saved = e->is_saved;
     memcpy(copy->digest, e->digest, sizeof copy->digest);
     if (copy_text(&copy->name, e->name) && copy_text(&copy->file, e->file) &&
         copy_text(&copy->system, e->system) && copy_text(&copy->parameters, e->parameters))

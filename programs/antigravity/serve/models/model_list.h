@@ -24,10 +24,14 @@ typedef struct model_entry {
     const char *file;        /* FILE: its name in the store; NULL: it is not there */
     const char *system;      /* DERIVED: the system prompt; NULL: none */
     const char *parameters;  /* DERIVED: options of ollama's API as a JSON object; NULL: none */
+    bool is_saved;           /* a client gave this name; it is in the store's file of names */
     atomic_bool is_removed;
 } model_entry;
 
 typedef struct model_list model_list;
+
+/* Sets the digest of a name of `base`: it also identifies name, system prompt and parameters. */
+void model_entry_digest(model_entry *e, const model_entry *base);
 
 /* Creates a list without entries. NULL: out of memory. */
 model_list *model_list_create(void);

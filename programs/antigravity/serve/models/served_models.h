@@ -8,12 +8,15 @@
 #include "model_list.h"
 
 #include <limits.h>
+#include <pthread.h>
 
 typedef struct served_models {
     ag_serving *engine;
     const model_options *options; /* borrowed; settings of all models */
     double keep_alive_s;          /* time after which models of the directory are unloaded */
     char store[PATH_MAX];         /* the directory of models, which clients may change */
+    uint64_t store_limit;         /* maximum bytes of the store after a pull; 0: no limit */
+    pthread_mutex_t changing;     /* held by a request that changes the store */
     model_list *list;             /* owned */
 } served_models;
 

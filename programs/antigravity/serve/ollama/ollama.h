@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ollama's API: chat, generate and embed with replies as lines of JSON, and queries about models.
- * Models cannot be changed through it. */
+ * serve/models/management.h has the requests that change models. */
 #ifndef ANTIGRAVITY_SERVE_OLLAMA_OLLAMA_H
 #define ANTIGRAVITY_SERVE_OLLAMA_OLLAMA_H
 
@@ -19,6 +19,8 @@ typedef struct ollama_counts {
 /* Converts a message and appends it to r->messages. */
 bool ollama_read_message(const json_t *message, ollama_counts *before, serve_request *r,
                          serve_error *e);
+/* Reads the members of "options" into the request. */
+bool ollama_read_options(const json_t *o, serve_request *r, serve_error *e);
 /* Reads "model" or "name"; *name stays NULL if both are missing or empty. */
 bool ollama_read_name(const json_t *body, const char **name, serve_error *e);
 
@@ -39,6 +41,6 @@ void ollama_version(serve_http_request *http);
 void ollama_tags(serve_http_request *http);
 void ollama_ps(serve_http_request *http);
 void ollama_show(serve_http_request *http);
-void ollama_reject(serve_http_request *http); /* replies 403 to requests that would change models */
+void ollama_reject(serve_http_request *http); /* replies 403 to requests for files of models */
 
 #endif

@@ -3,6 +3,7 @@
 #include "../../support/json_out.h"
 #include "../job/infill.h"
 #include "../system.h"
+#include "../threads/account.h"
 #include "ollama.h"
 
 #include <antigravity/serving.h>
@@ -147,6 +148,24 @@ static const model_entry *named_model(const serve_http_request *http, serve_erro
     return ollama_read_name(http_body(http), &name, e) ? http_model_entry(http, name, e) : NULL;
 }
 
+/* Returns the parameters of a derived model as lines "NAME VALUE". */
+static json_t *parameter_lines(const model_entry *e) {
+    const char *name;
+    json_t *value, *text = json_string("");
+    json_t *parameters = e->parameters ? json_loads(e->parameters, 0, NULL) : NULL;
+    json_object_foreach(parameters, name, value) {
+        char *number = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        json_t *longer = text && number
+                             ? json_sprintf("%s%-30s %s\n", json_string_value(text), name, number)
+                             : NULL;
+        account_free(number);
+        json_decref(text);
+        text = longer;
+    }
+    json_decref(parameters);
+    return text;
+}
+
 void ollama_show(serve_http_request *http) {
     serve_error error;
     const model_entry *e = named_model(http, &error);
@@ -158,8 +177,9 @@ void ollama_show(serve_http_request *http) {
     ollama_time(changed, e->changed_at);
     const json_field fields[] = {
         {"modelfile", json_string("")},
-        {"parameters", json_string("")},
+        {"parameters", parameter_lines(e)},
         {"template", json_string("")},
+        {"system", json_string(e->system ? e->system : "")},
         {"modified_at", json_string(changed)},
         {"details", model_details(ag_served_model_info(e->model))},
         {"model_info", model_info(e->model)},
@@ -170,8 +190,6 @@ void ollama_show(serve_http_request *http) {
 
 void ollama_reject(serve_http_request *http) {
     serve_error e;
-    reject_request(
-        &e, 403, NULL,
-        "models cannot be changed through this server; start it with the models to serve");
+    reject_request(&e, 403, NULL, "this server neither accepts files of models nor sends them");
     http_reply_error(http, &e);
 }

@@ -44,13 +44,10 @@ static bool read_keep_alive(const json_t *body, serve_request *r, serve_error *e
     return true;
 }
 
-static bool read_options(const json_t *body, serve_request *r, serve_error *e) {
+bool ollama_read_options(const json_t *o, serve_request *r, serve_error *e) {
     serve_sampling *s = &r->sampling;
-    json_t *o = NULL;
     const json_t *seed = NULL;
     int64_t max = INT32_MAX;
-    if (!field_object(body, "options", &o, e)) return false;
-    if (!o) return true;
     /* Negative values mean no limit, or the entire context. */
     if (!field_integer(o, "num_predict", -2, max, &r->max_tokens, e) ||
         !field_integer(o, "num_ctx", 0, max, &r->max_context, e) ||
@@ -71,6 +68,11 @@ static bool read_options(const json_t *body, serve_request *r, serve_error *e) {
            field_number(o, "presence_penalty", -100, 100, &s->presence_penalty, e) &&
            field_number(o, "frequency_penalty", -100, 100, &s->frequency_penalty, e) &&
            field_strings(o, "stop", MAX_STOPS, &r->stop, e);
+}
+
+static bool read_options(const json_t *body, serve_request *r, serve_error *e) {
+    json_t *o = NULL;
+    return field_object(body, "options", &o, e) && (!o || ollama_read_options(o, r, e));
 }
 
 static bool read_format(const json_t *body, serve_request *r, serve_error *e) {

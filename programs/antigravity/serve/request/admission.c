@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Admission of requests by their head, before the body is read. */
+#include "../http/socket.h"
 #include "dispatch.h"
 #include "routes.h"
 
@@ -12,10 +13,12 @@ static void allow_origin(serve_http_request *http, const char *origin) {
              "Access-Control-Allow-Origin: %.300s\r\nVary: Origin\r\n", origin);
 }
 
-static bool check_origin(serve_http_request *http, serve_error *e) {
+/* *is_own: no page of another site sent it. */
+static bool check_origin(serve_http_request *http, bool *is_own, serve_error *e) {
     char local[64] = "";
     const origin_rules *rules = &http->server->settings->origins;
     const char *origin = http_header(http, "origin"), *host = http->head.host;
+    *is_own = true;
     if (connection_is_local(http->connection)) return true;
     socket_local_address(connection_socket(http->connection), local, sizeof local);
     if (!host_allowed(rules, host, local)) {
@@ -35,6 +38,7 @@ static bool check_origin(serve_http_request *http, serve_error *e) {
         return false;
     case ORIGIN_ALLOWED:
         allow_origin(http, origin);
+        *is_own = false;
         break;
     case ORIGIN_NONE:
         break;
@@ -55,11 +59,22 @@ static void reply_options(serve_http_request *http, const char *allowed) {
     http_reply_header(http, "Access-Control-Max-Age", "600");
 }
 
-static bool check_key(serve_http_request *http, serve_error *e) {
+/* Returns whether the client is a program on this machine, or the page of this server there. */
+static bool is_local_client(const serve_http_request *http, bool is_own) {
+    peer_address peer;
+    if (connection_is_local(http->connection)) return true;
+    return is_own && socket_peer_address(connection_socket(http->connection), &peer) &&
+           peer_address_is_loopback(&peer);
+}
+
+/* is_own: no page of another site sent the request. */
+static bool check_key(serve_http_request *http, bool is_own, serve_error *e) {
     const api_keys *keys = &http->server->keys;
-    if (api_keys_check(keys, http_header(http, "authorization"), http_header(http, "x-api-key"),
-                       http->scope))
-        return true;
+    const bool is_known =
+        api_keys_check(keys, http_header(http, "authorization"), http_header(http, "x-api-key"),
+                       http->scope, &http->is_admin);
+    if (!keys->n) http->is_admin = is_local_client(http, is_own);
+    if (is_known) return true;
     if (http->route->is_public) return true;
     reject_request(e, 401, NULL,
                    "API key missing or unknown; send it as Authorization: Bearer KEY");
@@ -67,9 +82,26 @@ static bool check_key(serve_http_request *http, serve_error *e) {
     return false;
 }
 
+/* Rejects requests that change models, unless the server and the client may do that. */
+static bool check_management(const serve_http_request *http, serve_error *e) {
+    if (!http->route->changes_models) return true;
+    if (!http->server->settings->allow_pull)
+        return reject_request(e, 403, NULL,
+                              "models cannot be changed through this server; --allow-pull allows "
+                              "that");
+    if (http->is_admin) return true;
+    return reject_request(e, 403, NULL,
+                          http->server->keys.n
+                              ? "changing models requires a key that the server's file of keys "
+                                "marks with the word admin"
+                              : "without keys, only programs on the server's machine and its own "
+                                "page may change models");
+}
+
 bool http_request_admit(serve_http_request *http, serve_error *e) {
     const char *allowed = NULL, *method = http->head.method;
-    if (!check_origin(http, e)) return false;
+    bool is_own;
+    if (!check_origin(http, &is_own, e)) return false;
     const serve_route *route = route_find(method, http->head.path, &http->path_tail, &allowed);
     if (!strcmp(method, "OPTIONS")) {
         reply_options(http, allowed ? allowed : "GET, POST, OPTIONS");
@@ -82,5 +114,5 @@ bool http_request_admit(serve_http_request *http, serve_error *e) {
     }
     if (!route) return reject_request(e, 404, NULL, "%.300s not found", http->head.path);
     http->route = route;
-    return check_key(http, e);
+    return check_key(http, is_own, e) && check_management(http, e);
 }

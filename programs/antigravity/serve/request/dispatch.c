@@ -2,6 +2,7 @@
 #include "dispatch.h"
 
 #include "../job/job.h"
+#include "../models/pull_request.h"
 #include "../system.h"
 #include "../threads/account.h"
 #include "clock.h"
@@ -188,6 +189,8 @@ static void finish_preparation(work_item *item) {
         http_send_error(http, &e);
     } else if (starts_job) {
         job_start(http->job);
+    } else if (http->pull) {
+        pull_start(http);
     } else {
         http_send_reply(http);
     }

@@ -16,6 +16,7 @@ struct serve_http_request {
     char id[33];
     double began;
     char scope[KEY_SCOPE];
+    bool is_admin;      /* the client may change the models of the server */
     bool lacks_header;  /* a header did not fit: the reply becomes a 500 */
     char headers[1280]; /* lines of the response, each ended by CR LF */
 
@@ -32,7 +33,8 @@ struct serve_http_request {
     char *reply;
     size_t n_reply;
 
-    serve_job *job; /* NULL: the model is not used */
+    serve_job *job;            /* NULL: the model is not used */
+    struct pull_request *pull; /* owned until it starts; NULL: none */
     char error[96];
     unsigned retry_after_s; /* seconds that an error names; 0: 1 */
     char ignored[256];      /* members of the body that were not read: "user, metadata" */

@@ -20,6 +20,7 @@ typedef struct serve_route {
     bool is_public; /* no key needed: the reply reveals nothing about any client */
     json_t *(*error)(const serve_error *e); /* NULL: the protocol's, or OpenAI's */
     bool model_optional;                    /* without a model name the first model is used */
+    bool changes_models;                    /* needs --allow-pull and an admin: see api_keys.h */
     bool waits; /* a slow GET, or a request without a body: it runs on a worker's thread */
 } serve_route;
 

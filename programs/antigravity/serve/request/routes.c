@@ -5,9 +5,9 @@
 #include <string.h>
 
 static const serve_route *const lists[] = {
-    openai_routes,    model_routes,  token_routes, state_routes,
-    metrics_routes,   kv_routes,     page_routes,  anthropic_routes,
-    responses_routes, ollama_routes, llama_routes, llama_state_routes,
+    openai_routes,     model_routes, token_routes,       state_routes,     metrics_routes,
+    kv_routes,         page_routes,  anthropic_routes,   responses_routes, ollama_routes,
+    management_routes, llama_routes, llama_state_routes,
 };
 enum { N_LISTS = sizeof lists / sizeof lists[0] };
 

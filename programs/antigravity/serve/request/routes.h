@@ -15,6 +15,7 @@ extern const serve_route page_routes[];        /* the page and its files */
 extern const serve_route anthropic_routes[];   /* /v1/messages */
 extern const serve_route responses_routes[];   /* /v1/responses */
 extern const serve_route ollama_routes[];      /* /api/... */
+extern const serve_route management_routes[];  /* /api/pull and others that change models */
 extern const serve_route llama_routes[];       /* /completion, /infill */
 extern const serve_route llama_state_routes[]; /* /props, /slots */
 
