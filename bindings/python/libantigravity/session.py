@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -107,7 +108,7 @@ class Session:
         self._engine = model._engine
         self._handle: Handle | None = handle
         self._table = table
-        self._ids = list(ids)
+        self._ids = array("i", ids)
         self._unfed: int | None = None  # chosen by the last generation, not consumed yet
         self._prompt_end = 0  # tokens of the last prompt of Model.generate and the ones before
         self._job: Job[Any] | None = None  # the last call that consumes tokens
@@ -164,12 +165,12 @@ class Session:
         complete chunks stay consumed, and `position` tells how many tokens these are.
         """
         ids = self._model._ids(tokens, bos=not self._ids)
-        array, pointer = ids_array(ids), self._pointer
+        c_ids, pointer = ids_array(ids), self._pointer
         report, failures = make_progress(progress) if progress else (ffi.NULL, [])
 
         def run() -> None:
             try:
-                call(lib.ag_session_prefill, pointer, array, len(ids), report, ffi.NULL)
+                call(lib.ag_session_prefill, pointer, c_ids, len(ids), report, ffi.NULL)
             finally:
                 if failures:
                     raise failures[0]
@@ -194,7 +195,7 @@ class Session:
         from . import _arrays
 
         ids = self._model._ids(tokens, bos=not self._ids)
-        array, pointer, n_vocab = ids_array(ids), self._pointer, self._model.info.n_vocab
+        c_ids, pointer, n_vocab = ids_array(ids), self._pointer, self._model.info.n_vocab
         logprobs = np.full(len(ids), np.nan, np.float32)
         is_greedy = np.zeros(len(ids), np.bool_)
 
@@ -212,7 +213,7 @@ class Session:
             before = lib.ag_session_logits(pointer)
             if before != ffi.NULL and ids and 0 <= ids[0] < n_vocab:
                 enter(0, before)
-            call(lib.ag_session_score, pointer, array, len(ids), receive, ffi.NULL)
+            call(lib.ag_session_score, pointer, c_ids, len(ids), receive, ffi.NULL)
 
         self._run(run, ids)
         return Scores(logprobs, is_greedy)
@@ -325,15 +326,15 @@ class Session:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the session to a file, which contains the conversation."""
-        array, n, tokenizer = ids_array(self._ids), len(self._ids), self._model._tokenizer
+        ids, n, tokenizer = ids_array(self._ids), len(self._ids), self._model._tokenizer
         name = os.fspath(path).encode()
-        self._read(lambda s: call(lib.ag_session_save, s, name, tokenizer, array, n))
+        self._read(lambda s: call(lib.ag_session_save, s, name, tokenizer, ids, n))
 
     def restore(self, path: str | os.PathLike[str]) -> None:
         """Replace the session's content by a saved one."""
         ids, name, tokenizer = IdBuffer(), os.fspath(path).encode(), self._model._tokenizer
         self._read(lambda s: call(lib.ag_session_restore, s, name, tokenizer, ids.pointer))
-        self._ids = ids.list()
+        self._ids = array("i", ids.list())
 
     # ---- the cache ----
 
@@ -424,12 +425,12 @@ def run_step(model: Model, items: Iterable[StepItem | tuple[Any, ...]]) -> list[
     from . import _arrays
 
     parts = [StepItem(*item) for item in items]
-    array = ffi.new("ag_step_item[]", len(parts))
+    c_items = ffi.new("ag_step_item[]", len(parts))
     pointers = [part.session._pointer for part in parts]
     alive: list[Any] = []  # memory that the step uses
     all_rows: list[Any] = []
     hidden_rows: list[Any] = []
-    for c, part, pointer in zip(array, parts, pointers, strict=True):
+    for c, part, pointer in zip(c_items, parts, pointers, strict=True):
         n = len(part.tokens)
         ids = ids_array(part.tokens)
         phase = part.phase or ("decode" if n == 1 else "prompt")
@@ -444,7 +445,7 @@ def run_step(model: Model, items: Iterable[StepItem | tuple[Any, ...]]) -> list[
 
     def run() -> None:
         try:
-            call(lib.ag_session_step, array, len(parts))
+            call(lib.ag_session_step, c_items, len(parts))
         finally:
             for part in parts:
                 part.session._note_consumed(part.tokens)

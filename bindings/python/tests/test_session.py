@@ -5,7 +5,7 @@ import gc
 
 import numpy as np
 import pytest
-from conftest import ids_of
+from conftest import DEMO, ids_of
 
 import libantigravity as ag
 
@@ -119,6 +119,19 @@ def test_errors_have_the_messages_of_the_library(tiny, tmp_path):
     session.close()
     with pytest.raises(ag.InvalidError, match="closed"):
         session.prefill([1])
+
+
+def test_progress_of_a_load_and_its_exceptions():
+    calls = []
+    ag.Model(DEMO, progress=lambda done, total: calls.append((done, total)))
+    assert calls
+    assert calls[-1][0] == calls[-1][1]
+
+    def fail(done, total):
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        ag.Model(DEMO, progress=fail)
 
 
 def test_ids_may_be_an_array(tiny):
