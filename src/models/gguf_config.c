@@ -147,26 +147,44 @@ static bool put_layer_types(const ag_gguf_reader *r, json_t *config) {
 
 /* ---- the vocabulary ---- */
 
-static bool ends_a_text(const ag_source_vocabulary *v, size_t id) {
-    if (!v->types || v->types[id] == AG_TOKEN_NORMAL) return false;
+static bool is_special(const ag_source_vocabulary *v, size_t id, const char *text) {
     const ag_source_string *token = &v->tokens[id];
+    return v->types && v->types[id] != AG_TOKEN_NORMAL && token->n == strlen(text) &&
+           memcmp(token->text, text, token->n) == 0;
+}
+
+/* Returns the id of a special token; -1 if there is none. */
+static int64_t find_special(const ag_source_vocabulary *v, const char *text) {
+    for (size_t i = 0; i < v->n_tokens; i++) {
+        if (is_special(v, i, text)) return (int64_t)i;
+    }
+    return -1;
+}
+
+static bool ends_a_text(const ag_source_vocabulary *v, size_t id) {
     for (size_t i = 0; i < sizeof ends_of_text / sizeof ends_of_text[0]; i++) {
-        const char *end = ends_of_text[i];
-        if (token->n == strlen(end) && memcmp(token->text, end, token->n) == 0) return true;
+        if (is_special(v, id, ends_of_text[i])) return true;
     }
     return false;
 }
 
-static bool append_id(json_t *list, int64_t id) {
-    return id < 0 || json_array_append_new(list, json_integer(id)) == 0;
+/* Appends the id unless it is absent (negative) or `excluded`. */
+static bool append_id(json_t *list, int64_t id, int64_t excluded) {
+    return id < 0 || id == excluded || json_array_append_new(list, json_integer(id)) == 0;
 }
 
+/* In harmony <|return|> and <|call|> end an answer; <|end|> ends one of its messages. */
 static bool put_vocabulary(const ag_source_vocabulary *v, json_t *config) {
     json_t *ends = json_array();
-    bool ok = append_id(ends, v->eos) && append_id(ends, v->eot) && append_id(ends, v->eom);
+    const int64_t call = find_special(v, "<|call|>");
+    const bool is_harmony = call >= 0 && find_special(v, "<|return|>") >= 0;
+    const int64_t excluded = is_harmony ? find_special(v, "<|end|>") : -1;
+    bool ok = append_id(ends, v->eos, excluded) && append_id(ends, v->eot, excluded) &&
+              append_id(ends, v->eom, excluded);
     for (size_t i = 0; i < v->n_tokens; i++) {
-        if (ends_a_text(v, i)) ok = ok && append_id(ends, (int64_t)i);
+        if (ends_a_text(v, i)) ok = ok && append_id(ends, (int64_t)i, excluded);
     }
+    if (is_harmony) ok = ok && append_id(ends, call, excluded);
     ok = put_new(config, "eos_token_id", ends) && ok;
     ok = put_new(config, "bos_token_id", v->bos < 0 ? json_null() : json_integer(v->bos)) && ok;
     return put_new(config, "vocab_size", json_integer((json_int_t)v->n_tokens)) && ok;

@@ -95,6 +95,43 @@ static void reads_sizes_and_rotation(void **state) {
     assert_int_equal(s.n_eos, 0);
 }
 
+enum { N_TOKENS = 6 };
+
+/* Tokens that begin with "<" are special. */
+static ag_model_spec with_vocabulary(const char *const tokens[N_TOKENS], uint32_t eos) {
+    gguf_file f = small("phi3");
+    int32_t types[N_TOKENS];
+    for (size_t i = 0; i < N_TOKENS; i++) {
+        types[i] = tokens[i][0] == '<' ? AG_TOKEN_CONTROL : AG_TOKEN_NORMAL;
+    }
+    gguf_put_string(&f, "tokenizer.ggml.model", "gpt2");
+    gguf_put_strings(&f, "tokenizer.ggml.tokens", tokens, N_TOKENS);
+    gguf_put_array(&f, "tokenizer.ggml.token_type", AG_GGUF_I32, types, N_TOKENS);
+    gguf_put_u32(&f, "tokenizer.ggml.eos_token_id", eos);
+    return good(f);
+}
+
+static bool ends_at(const ag_model_spec *s, int32_t id) {
+    for (size_t i = 0; i < s->n_eos; i++) {
+        if (s->eos_ids[i] == id) return true;
+    }
+    return false;
+}
+
+static void harmony_answers_end_at_return_and_call(void **state) {
+    (void)state;
+    static const char *const harmony[] = {"a", "<|end|>", "<|return|>", "<|call|>", "b", "c"};
+    static const char *const others[] = {"a", "<|end|>", "<|return|>", "call", "b", "c"};
+    for (uint32_t eos = 1; eos <= 2; eos++) {
+        const ag_model_spec s = with_vocabulary(harmony, eos);
+        assert_int_equal(s.n_eos, 2);
+        assert_true(ends_at(&s, 2) && ends_at(&s, 3));
+    }
+    const ag_model_spec s = with_vocabulary(others, 4);
+    assert_int_equal(s.n_eos, 3);
+    assert_true(ends_at(&s, 1) && ends_at(&s, 2) && ends_at(&s, 4));
+}
+
 static void recognises_longrope_by_its_tensors(void **state) {
     (void)state;
     gguf_file f = small("phi3");
@@ -211,6 +248,7 @@ static void rejects_unsupported_models(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_sizes_and_rotation),
+        cmocka_unit_test(harmony_answers_end_at_return_and_call),
         cmocka_unit_test(recognises_longrope_by_its_tensors),
         cmocka_unit_test(reads_the_keys_of_yarn),
         cmocka_unit_test(reads_keys_of_a_family),
