@@ -42,6 +42,7 @@ static ag_model_spec make_spec(ag_rope_type type) {
         .original_max_position_embeddings = type == AG_ROPE_YARN ? 4096 : ORIGINAL,
         .beta_fast = 32,
         .beta_slow = 1,
+        .ext_factor = 0.5,
     };
     if (type != AG_ROPE_LONGROPE) return s;
     rope->n_divisors = rope->n_rotated / 2;
