@@ -429,7 +429,7 @@ static void grammars_of_bare_code_admit_only_valid_calls(void **state) {
 
 static void grammars_admit_only_valid_calls(void **state) {
     (void)state;
-    assert_int_equal(check_all_in(DATA), 5);
+    assert_int_equal(check_all_in(DATA), 6);
     assert_int_equal(check_all_in(DATA "invented/"), 10);
     if (check_all_in(SHARED) == 0) print_message("the real templates are not here\n");
     assert_int_equal(n_failures, 0);

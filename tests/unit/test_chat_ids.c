@@ -121,7 +121,7 @@ static size_t check_all_in(const char *dir) {
 
 static void conversation_text_never_becomes_special_tokens(void **state) {
     (void)state;
-    assert_int_equal(check_all_in(DATA), 5);
+    assert_int_equal(check_all_in(DATA), 6);
     if (check_all_in(SHARED) == 0) print_message("the real templates are not here\n");
 }
 

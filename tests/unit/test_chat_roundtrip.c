@@ -248,7 +248,7 @@ static size_t check_all_in(const char *dir) {
 
 static void reads_rendered_calls_back(void **state) {
     (void)state;
-    assert_int_equal(check_all_in(DATA), 5);
+    assert_int_equal(check_all_in(DATA), 6);
     assert_int_equal(check_all_in(DATA "invented/"), 10);
     if (check_all_in(SHARED) == 0) print_message("the real templates are not here\n");
 }
