@@ -6,6 +6,7 @@
 
 #include "chat/answers/sampled_answer.h"
 #include "chat/template/format.h"
+#include "chat/template/preamble.h"
 
 struct ag_chat {
     const ag_chat_format *format;
@@ -16,11 +17,12 @@ struct ag_chat {
     int64_t clock;
     ag_chat_answer *answers;
     size_t n_answers, answers_cap;
-    ag_text call_prefix;      /* text that ag_chat_require_call() put after the prompt */
-    size_t memory_limit;      /* limit for the template; 0: the default */
-    ag_jinja_usage usage;     /* usage of the last render */
-    bool no_calls;            /* the answer to the last prompt is parsed without calls */
-    bool starts_in_reasoning; /* the last prompt ends inside the reasoning */
+    ag_text call_prefix;                 /* text that ag_chat_require_call() put after the prompt */
+    size_t memory_limit;                 /* limit for the template; 0: the default */
+    ag_jinja_usage usage;                /* usage of the last render */
+    char preamble[AG_PREAMBLE_SENTINEL]; /* sentinel of the last render */
+    bool no_calls;                       /* the answer to the last prompt is parsed without calls */
+    bool starts_in_reasoning;            /* the last prompt ends inside the reasoning */
 };
 
 /* Appends the answer to c->answers; takes it over in any case. Drops the oldest if there are more

@@ -105,6 +105,30 @@ static const rewriting rewritings[] = {
      NULL, "<|system|>s\n\nt<|end|><|user|>a<|end|><|assistant|>", NULL},
     {"parts", "[{'role': 'user', 'content': [{'type': 'text', 'text': 'a '}, 'b']}]", NULL,
      "<|user|>a b<|end|><|assistant|>", NULL},
+    /* Text before a call becomes a message of its own, with and without reasoning. */
+    {"channels",
+     "[{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'reasoning_content': 'r', "
+     "'content': 'p<|end|>', 'tool_calls': [" CALL(
+         "1", "\"{\\\"x\\\": 1}\"") "]}, "
+                                    "{'role': 'tool', 'tool_call_id': '1', 'content': 't'}, "
+                                    "{'role': 'assistant', 'content': 'q', "
+                                    "'tool_calls': [" CALL("1", "\"{\\\"x\\\": 1}\"") "]}]",
+     NULL,
+     "<|start|>user<|message|>a<|end|><|start|>assistant<|channel|>analysis<|message|>r<|end|>"
+     "<|start|>assistant<|channel|>commentary<|message|>p<|end|><|end|>"
+     "<|start|>assistant to=functions.f<|channel|>commentary json<|message|>{\"x\": 1}<|call|>"
+     "<|start|>tool<|message|>t<|end|><|start|>assistant<|channel|>commentary<|message|>q<|end|>"
+     "<|start|>assistant to=functions.f<|channel|>commentary json<|message|>{\"x\": 1}<|call|>"
+     "<|start|>assistant",
+     NULL},
+    {"channels",
+     "[{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'thinking': 'r', 'content': 'p', "
+     "'tool_calls': [" CALL("1", "\"{\\\"x\\\": 1}\"") "]}, {'role': 'assistant', 'content': 'b'}]",
+     NULL,
+     "<|start|>user<|message|>a<|end|>"
+     "<|start|>assistant to=functions.f<|channel|>commentary json<|message|>{\"x\": 1}<|call|>"
+     "<|start|>assistant<|channel|>final<|message|>b<|end|><|start|>assistant",
+     NULL},
 };
 static void converts_messages_to_accepted_forms(void **state) {
     (void)state;
@@ -128,6 +152,40 @@ static void converts_messages_to_accepted_forms(void **state) {
         ag_chat_destroy(c);
         ag_chat_format_destroy(f);
     }
+}
+
+/* Only the input stays input: delimiters around a preamble become special tokens. */
+static void preamble_delimiters_are_no_input(void **state) {
+    (void)state;
+    static const char text[] = "X<|channel|>analysis<|message|>rSp<|end|><|channel|>analysis"
+                               "<|message|>Sq<|end|>analysis<|message|>S";
+    static const char want[] =
+        "X<|channel|>analysis<|message|>r<|end|><|start|>assistant<|channel|>"
+        "commentary<|message|>p<|end|><|channel|>commentary<|message|>q"
+        "<|end|>analysis<|message|><|end|><|start|>assistant<|channel|>"
+        "commentary<|message|>";
+    static const struct {
+        const char *at; /* in `text` */
+        size_t n;
+    } inputs[] = {{"X", 1}, {"rSp", 3}, {"Sq", 2}, {"analysis<|message|>S", 20}};
+    static const char *const kept[] = {"X", "r", "p", "q", "analysis<|message|>"};
+    ag_jinja_output out = {.text = ag_strndup(text, strlen(text)), .len = strlen(text)};
+    out.spans = ag_calloc(4, sizeof *out.spans);
+    const char *p = text;
+    for (size_t i = 0; i < 4; i++) {
+        p = i == 3 ? text + strlen(text) - inputs[i].n : strstr(p, inputs[i].at);
+        out.spans[i] = (ag_jinja_span){(size_t)(p - text), (size_t)(p - text) + inputs[i].n};
+    }
+    out.n_spans = 4;
+    assert_int_equal(ag_preamble_expand("S", &out, NULL), AG_OK);
+    assert_string_equal(out.text, want);
+    assert_int_equal(out.len, strlen(want));
+    assert_int_equal(out.n_spans, 5);
+    for (size_t i = 0; i < 5; i++) {
+        assert_int_equal(out.spans[i].end - out.spans[i].begin, strlen(kept[i]));
+        assert_memory_equal(out.text + out.spans[i].begin, kept[i], strlen(kept[i]));
+    }
+    ag_jinja_output_free(&out);
 }
 
 static void rejects_invalid_messages(void **state) {
@@ -331,6 +389,7 @@ static void reports_every_failed_allocation(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(converts_messages_to_accepted_forms),
+        cmocka_unit_test(preamble_delimiters_are_no_input),
         cmocka_unit_test(rejects_invalid_messages),
         cmocka_unit_test(continues_the_last_answer),
         cmocka_unit_test(detects_features_of_templates),

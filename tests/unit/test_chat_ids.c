@@ -109,7 +109,7 @@ static void check_injections(const char *path, const char *name) {
 
 static void conversation_text_never_becomes_special_tokens(void **state) {
     (void)state;
-    assert_int_equal(check_templates_in(DATA, check_injections), 5);
+    assert_int_equal(check_templates_in(DATA, check_injections), 6);
     if (check_templates_in(SHARED, check_injections) == 0)
         print_message("the real templates are not here\n");
 }

@@ -231,7 +231,7 @@ static void check_template(const char *path, const char *name) {
 
 static void reads_rendered_calls_back(void **state) {
     (void)state;
-    assert_int_equal(check_templates_in(DATA, check_template), 5);
+    assert_int_equal(check_templates_in(DATA, check_template), 6);
     assert_int_equal(check_templates_in(DATA "invented/", check_template), 10);
     if (check_templates_in(SHARED, check_template) == 0)
         print_message("the real templates are not here\n");

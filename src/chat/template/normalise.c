@@ -13,8 +13,9 @@
 
 typedef struct normaliser {
     const ag_chat_format *f;
-    json_t *out;     /* normalised messages */
-    ag_text pending; /* system text for the next user message; empty: none */
+    const char *preamble; /* sentinel */
+    json_t *out;          /* normalised messages */
+    ag_text pending;      /* system text for the next user message; empty: none */
     ag_text tail; /* if has_tail: text of the last message of `out`, which does not have it yet */
     bool has_tail;
     bool from_tool; /* the last message of `out` is the user's and holds tool results */
@@ -125,6 +126,7 @@ static ag_status fit_message(normaliser *n, json_t *m, ag_error *err) {
     AG_TRY(fit_content(n, m, err));
     AG_TRY(fit_reasoning(n, m, err));
     AG_TRY(ag_normalise_calls(n->f, m, json_array_size(n->out), &n->calls, err));
+    AG_TRY(ag_preamble_join(n->f, n->preamble, m, err));
     const bool has_calls = json_array_size(json_object_get(m, "tool_calls")) > 0;
     return has_calls && !has(n, AG_CHAT_CALLS) ? calls_to_text(n, m, err) : AG_OK;
 }
@@ -281,7 +283,7 @@ static ag_status add_all(normaliser *n, const ag_chat *c, ag_error *err) {
 }
 
 ag_status ag_chat_normalise(const ag_chat *c, json_t **messages, json_t **tools, ag_error *err) {
-    normaliser n = {.f = c->format, .out = json_array()};
+    normaliser n = {.f = c->format, .preamble = c->preamble, .out = json_array()};
     *messages = *tools = NULL;
     ag_status st = ag_normalise_check(n.out != NULL, err);
     if (st == AG_OK) st = add_all(&n, c, err);

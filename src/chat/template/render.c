@@ -113,7 +113,7 @@ static ag_status render_variables(rendering *r, json_t *variables, const struct 
         st = ag_chat_format_render(f, variables, now, limits, usage, &r->out, &render_err);
     }
     if (st != AG_OK && err) *err = render_err;
-    return st;
+    return st == AG_OK ? ag_preamble_expand(r->c->preamble, &r->out, err) : st;
 }
 
 /* Renders to r->out, and sets r->end: for AG_CHAT_CONTINUE, where end_sentinel begins. */
@@ -169,6 +169,7 @@ ag_status ag_chat_render(ag_chat *c, unsigned flags, ag_ids *ids, ag_text *text,
     rendering r = {.c = c, .flags = flags};
     const size_t n_ids = ids ? ids->n : 0;
     ag_status st = AG_OK;
+    ag_preamble_choose(c->preamble);
     c->call_prefix.len = 0;
     c->no_calls = flags & AG_CHAT_NO_CALLS;
     const bool has_placeholders = ids && c->n_answers && !(flags & AG_CHAT_NO_REWRITING);
