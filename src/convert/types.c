@@ -209,8 +209,6 @@ static ag_status choose_type(const choice *c, ag_out_tensor *t, size_t *n_fallba
     if (!ag_tensor_type_find(p->tensor_types, p->n_tensor_types, t->name, &desired)) {
         desired = type_without_pattern(c, t, from);
     }
-    /* Weights that were trained as MXFP4 would only lose by another rounding. */
-    if (from == AG_MXFP4 && ag_dtype_is_quantized(desired) && !p->requantize) desired = from;
     t->type = ag_weight_type_fitting(desired, ag_shape_cols(&t->shape), AG_F16);
     if (t->type != desired) {
         log_fallback(c, t, desired);
