@@ -20,7 +20,17 @@ static void check_rope(const ag_rope_spec *rope, bool is_long) {
     free(inv_freq);
 }
 
+static void check_experts(const ag_model_spec *s, const ag_expert_spec *x) {
+    const ag_route_params *r = &x->route;
+    if (!r->n_experts) return;
+    if (r->n_experts > AG_EXPERTS_MAX || !r->n_used || r->n_used > r->n_experts) abort();
+    if (!x->width || (uint64_t)r->n_used * x->width > UINT32_MAX / 8) abort();
+    if ((uint64_t)r->n_used * s->hidden_size > UINT32_MAX / 8) abort();
+    if (!isfinite(r->factor) || !isfinite(r->sum_eps) || !isfinite(x->gate_limit)) abort();
+}
+
 static void check_kind(const ag_model_spec *s, const ag_layer_spec *k) {
+    check_experts(s, &k->experts);
     if (k->mixer != AG_MIXER_ATTENTION) {
         if (k->conv_taps < 2 || k->conv_taps > AG_CONV_TAPS_MAX) abort();
         return;

@@ -73,7 +73,10 @@ typedef struct ag_model_info {
     ag_type_share types[AG_MAX_TYPE_SHARES];
     uint64_t workspace_columns; /* floats of the workspace for each row of a pass */
     char file_type_name[16];    /* as a GGUF file states it, "q4_k_m"; else that of file_type */
-    uint64_t reserved[4];       /* 0 */
+    /* Experts of a layer, and how many of them a token uses; 0: no layer has experts. */
+    uint32_t n_experts, n_experts_used;
+    uint64_t active_bytes; /* weight_bytes without the experts that a token does not use */
+    uint64_t reserved[2];  /* 0 */
 } ag_model_info;
 
 /* Reports progress, done <= total. Returns false to cancel: the call then fails with AG_CANCELLED.
@@ -161,8 +164,9 @@ typedef void (*ag_op_fn)(void *user, const ag_op_info *op);
 AG_API ag_status ag_model_inspect_ops(const char *path, const ag_model_params *params, ag_op_fn fn,
                                       void *user, ag_error *err);
 
-/* Creates a model with random weights, for benchmarks. shape is "llama-3.2-1b", "llama-3.2-3b",
- * "llama-3.1-8b" or "tiny"; case is ignored. Fails with AG_NOT_FOUND and lists the shapes. */
+/* Creates a model with random weights, for benchmarks. shape is the name of one of
+ * ag_model_shape_name(), such as "llama-3.2-1b"; case is ignored. ":N" after it sets the number of
+ * layers. Fails with AG_NOT_FOUND and lists the shapes. */
 AG_API ag_status ag_model_synthetic(ag_backend *be, const char *shape,
                                     const ag_model_params *params, ag_model **out, ag_error *err);
 /* Returns the i-th of these shapes, NULL past the end. */
@@ -195,8 +199,8 @@ AG_API void ag_model_observe_experts(ag_model *m, ag_chosen_fn fn, void *user);
 AG_API ag_status ag_model_embedding(ag_model *m, int32_t id, float *row, ag_error *err);
 /* Returns the bytes of weights in memory. */
 AG_API size_t ag_model_memory_bytes(const ag_model *m);
-/* Returns the bytes of weights that decoding reads for each token. Memory bandwidth divided by them
- * bounds the speed of decoding. */
+/* Returns the bytes of weights that decoding reads for each token: those of its experts only.
+ * Memory bandwidth divided by them bounds the speed of decoding. */
 AG_API uint64_t ag_model_bytes_per_token(const ag_model *m);
 
 #ifdef __cplusplus

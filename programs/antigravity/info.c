@@ -86,6 +86,9 @@ static void print_model(const model_report *f) {
            i->file_type_name, format_bytes((double)i->file_bytes, size, sizeof size));
     printf("layers         %" PRIu32 " of width %" PRIu32 ", feed-forward %" PRIu32 "\n",
            i->n_layers, i->hidden_size, i->intermediate_size);
+    if (i->n_experts)
+        printf("experts        %" PRIu32 " of %" PRIu32 " for a token\n", i->n_experts_used,
+               i->n_experts);
     print_heads(i);
     printf("positions      %" PRIu32 ", rope theta %g, scaling %s\n", i->max_positions,
            (double)i->rope_theta, i->rope_scaling);
@@ -120,6 +123,7 @@ static void print_memory(const model_report *f) {
         snprintf(remark, sizeof remark, "as %s", ag_dtype_name(i->types[t].type));
         print_bytes("", i->types[t].bytes, remark);
     }
+    if (i->n_experts) print_bytes("", i->active_bytes, "for a token, with its experts only");
     snprintf(remark, sizeof remark, "%" PRIu32 " tokens, keys %s, values %s; grows as it fills",
              f->n_context, ag_dtype_name(f->o.k_type), ag_dtype_name(f->o.v_type));
     print_bytes("KV cache", f->plan.kv_bytes, remark);
@@ -179,6 +183,8 @@ static json_t *model_json(const model_report *f) {
         {"heads", json_integer((json_int_t)i->n_heads)},
         {"kv_heads", json_integer((json_int_t)i->n_kv_heads)},
         {"head_dim", json_integer((json_int_t)i->head_dim)},
+        {"experts", json_integer((json_int_t)i->n_experts)},
+        {"experts_used", json_integer((json_int_t)i->n_experts_used)},
         {"layer_kinds", kinds_json(i)}, /* window 0: none */
         {"vocabulary", json_integer((json_int_t)i->n_vocab)},
         {"max_positions", json_integer((json_int_t)i->max_positions)},
@@ -211,6 +217,7 @@ static json_t *memory_json(const model_report *f) {
         {"v_type", json_string(ag_dtype_name(f->o.v_type))},
         {"max_seq_len", json_integer((json_int_t)f->n_context)},
         {"weight_bytes", json_integer((json_int_t)f->plan.weight_bytes)},
+        {"active_bytes", json_integer((json_int_t)i->active_bytes)},
         {"matrix_bytes", types_json(i)},
         {"kept_matrices", json_integer((json_int_t)i->n_kept)},
         {"kv_bytes", json_integer((json_int_t)f->plan.kv_bytes)},

@@ -35,6 +35,12 @@ static void describe_kinds(const ag_model_spec *s, ag_model_info *info) {
         info->layer_kinds[s->kind_of[l]].n_kv_layers += ag_spec_kv_source(s, l) == l;
         n_states += ag_spec_state(s, ag_spec_layer(s, l), &states[n_states]);
     }
+    for (uint32_t k = 0; k < s->n_kinds; k++) {
+        const ag_route_params *route = &s->kinds[k].experts.route;
+        if (!route->n_experts) continue;
+        info->n_experts = route->n_experts;
+        info->n_experts_used = route->n_used;
+    }
     info->state_bytes = ag_layer_state_bytes(states, n_states);
 }
 

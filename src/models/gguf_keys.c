@@ -22,6 +22,7 @@ const ag_gguf_key ag_gguf_keys[] = {
     {"expert_used_count", "num_experts_per_tok", false},
     {"expert_feed_forward_length", "moe_intermediate_size", false},
     {"expert_shared_feed_forward_length", "shared_expert_intermediate_size", false},
+    {"expert_gating_func", "expert_gating_func", false},
     {"expert_weights_scale", "routed_scaling_factor", true},
     {"leading_dense_block_count", "num_dense_layers", false},
     {NULL, NULL, false},

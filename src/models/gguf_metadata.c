@@ -74,6 +74,13 @@ static const ag_expert_spec *experts_of(const ag_model_spec *s) {
     return &none;
 }
 
+/* Returns the number of a router's scores in GGUF files; 0 without experts. */
+static double gating_number(const ag_route_params *p) {
+    static const double numbers[] = {
+        [AG_SCORING_SOFTMAX] = 1, [AG_SCORING_SIGMOID] = 2, [AG_SCORING_CHOSEN] = 3};
+    return p->n_experts ? numbers[p->scoring] : 0;
+}
+
 /* Returns the number of layers before the first with experts; 0 without experts. */
 static uint32_t count_dense(const ag_model_spec *s) {
     uint32_t n = 0;
@@ -133,6 +140,7 @@ static bool complete_terms(json_t *terms, const ag_model_spec *s) {
         {"linear_inner_size", (double)delta->n_v_heads * delta->v_dim},
         {"num_experts", experts->route.n_experts},
         {"num_experts_per_tok", experts->route.n_used},
+        {"expert_gating_func", gating_number(&experts->route)},
         {"moe_intermediate_size", experts->width},
         {"shared_expert_intermediate_size", experts->shared_width},
         {"routed_scaling_factor", factor != 1 ? factor : 0},

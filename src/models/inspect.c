@@ -130,6 +130,7 @@ static void count_matrix_of(inspection *v, ag_dtype file, const ag_weight_spec *
     const ag_dtype type = ag_weight_type(spec, file, v->params);
     const uint64_t bytes = (uint64_t)spec->rows * ag_dtype_row_bytes(type, spec->cols);
     v->summary->matrix_bytes += bytes;
+    if (spec->expert < spec->n_experts - spec->n_used) v->summary->idle_bytes += bytes;
     v->summary->types[type].type = type;
     v->summary->types[type].values += (uint64_t)spec->rows * spec->cols;
     v->summary->types[type].bytes += bytes;

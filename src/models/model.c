@@ -80,6 +80,7 @@ static void describe_source(const ag_model_spec *spec, const ag_weights_summary 
     name_file_type(source, info);
     set_types(summary, info);
     info->weight_bytes = summary->matrix_bytes + summary->other_bytes;
+    info->active_bytes = info->weight_bytes - summary->idle_bytes;
     info->embedding_bytes = summary->embedding->n_bytes;
     if (summary->layer_inputs) info->embedding_bytes += summary->layer_inputs->n_bytes;
     info->n_kept = summary->n_kept;
@@ -377,7 +378,7 @@ ag_status ag_model_embedding(ag_model *m, int32_t id, float *row, ag_error *err)
 
 size_t ag_model_memory_bytes(const ag_model *m) { return m->weights.n_bytes; }
 
-uint64_t ag_model_bytes_per_token(const ag_model *m) { return m->info.weight_bytes; }
+uint64_t ag_model_bytes_per_token(const ag_model *m) { return m->info.active_bytes; }
 
 ag_status ag_model_random(ag_backend *be, const ag_model_spec *spec, const ag_model_params *params,
                           ag_model **out, ag_error *err) {
@@ -398,6 +399,7 @@ ag_status ag_model_random(ag_backend *be, const ag_model_spec *spec, const ag_mo
     m->info.file_type = m->info.weight_type;
     name_file_type(NULL, &m->info);
     m->info.weight_bytes = m->weights.n_bytes;
+    m->info.active_bytes = m->weights.n_bytes - summary.idle_bytes;
     return finish_model(m, st, out, err);
 }
 
@@ -423,6 +425,7 @@ ag_status ag_model_plan_synthetic(const ag_backend *be, const char *shape,
     AG_TRY(ag_spec_describe(&spec, out, err));
     set_types(&summary, out);
     out->mixed = ag_weights_is_mix(p.weights);
+    out->active_bytes = summary.matrix_bytes + summary.other_bytes - summary.idle_bytes;
     *plan = (ag_weights_plan){summary.stored_bytes, summary.largest};
     return AG_OK;
 }

@@ -455,6 +455,7 @@ static void of_expert(const ag_model_spec *s, uint32_t layer, size_t tensor, uin
                       naming_of(s)->layers, layer);
     w->expert = expert;
     w->n_experts = ag_spec_layer(s, layer)->experts.route.n_experts;
+    w->n_used = ag_spec_layer(s, layer)->experts.route.n_used;
     const char *number = strstr(name, "%u");
     if (number) {
         snprintf(w->name + at, sizeof w->name - (size_t)at, "%.*s%u%s", (int)(number - name), name,

@@ -28,6 +28,7 @@ typedef struct ag_weight_spec {
     ag_row_order order;     /* rows of the file's tensor */
     /* For a matrix of an expert: its number, of n_experts. 0 for other weights. */
     uint32_t expert, n_experts;
+    uint32_t n_used;  /* experts of a token */
     uint32_t stacked; /* first dimension of the file's tensor, which has all experts; 0: none */
     bool is_mxfp4;    /* two U8 tensors of the file make blocks of MXFP4: ag_join_mxfp4() */
     bool transposed;  /* the file's tensor is [stacked, cols, rows], else [stacked, rows, cols] */

@@ -33,9 +33,10 @@ typedef struct ag_weights_summary {
     const ag_source_tensor *layer_inputs; /* borrowed; NULL: layers have no inputs */
     bool tied;                            /* lm_head is the embedding table */
     uint64_t matrix_bytes, other_bytes;   /* in memory, as plain rows of their types */
-    uint64_t stored_bytes, largest;       /* in the backend's layout; its largest buffer */
-    uint64_t source_bytes;                /* bytes in the files of all weights that are loaded */
-    ag_dtype file_type;                   /* type of most values of matrices */
+    uint64_t idle_bytes;            /* part of matrix_bytes: experts that a token does not use */
+    uint64_t stored_bytes, largest; /* in the backend's layout; its largest buffer */
+    uint64_t source_bytes;          /* bytes in the files of all weights that are loaded */
+    ag_dtype file_type;             /* type of most values of matrices */
     ag_type_share
         types[AG_DTYPE_COUNT]; /* types of matrices in memory; unused types have 0 values */
     uint32_t n_kept;           /* matrices whose rows do not fit the requested type */

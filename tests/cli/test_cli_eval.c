@@ -346,10 +346,59 @@ static void rejects_impossible_measurements(void **state) {
     }
 }
 
+/* ---- routes ---- */
+
+#define MIXTURE AG_GOLDEN_MODELS "/olmoe"
+enum { RECORDED = 32 }; /* tokens whose choices are recorded */
+
+/* The choices are those of the reference. */
+static void routes_lists_recorded_experts(void **state) {
+    (void)state;
+    json_t *record = json_load_file(AG_SOURCE_DIR "/tests/data/golden/olmoe.json", 0, NULL);
+    const json_t *first = json_is_array(record) ? json_array_get(record, 0) : record;
+    char ids[8 * RECORDED] = "";
+    assert_non_null(first);
+    for (size_t i = 0; i < RECORDED; i++) {
+        const json_t *id = json_array_get(json_object_get(first, "ids"), i);
+        snprintf(ids + strlen(ids), sizeof ids - strlen(ids), "%s%d", i ? "," : "",
+                 (int)json_integer_value(id));
+    }
+    cli_result r = CLI("eval", "routes", "-m", MIXTURE, "--weights", "f32", "-q", "--json",
+                       "--prefill-chunk", "7", "--prompt-ids", ids);
+    assert_code(&r, 0);
+    json_t *root = cli_json(&r), *layers = json_object_get(root, "layers"), *layer;
+    const char *name;
+    assert_int_equal(number(root, "tokens"), RECORDED);
+    assert_int_equal(number(root, "experts"), 16);
+    assert_int_equal(number(root, "experts_used"), 4);
+    assert_int_equal(json_object_size(layers), 4);
+    json_object_foreach(layers, name, layer) {
+        const json_t *recorded = json_object_get(json_object_get(first, "routing"), name);
+        double n = 0;
+        assert_true(
+            json_equal(json_object_get(layer, "experts"), json_object_get(recorded, "experts")));
+        for (size_t e = 0; e < 16; e++)
+            n += json_number_value(json_array_get(json_object_get(layer, "counts"), e));
+        assert_true(n == 4 * RECORDED);
+    }
+    json_decref(root);
+    json_decref(record);
+    cli_free(&r);
+    r = CLI("eval", "routes", "-m", MIXTURE, "-q", "--prompt-ids", ids);
+    assert_code(&r, 0);
+    assert_says(r.out, "4 of 16 experts each");
+    assert_says(r.out, "busiest quarter");
+    cli_free(&r);
+    r = CLI("eval", "routes", "-m", TINY, "-q", "--prompt-ids", "1,2");
+    assert_code(&r, 2);
+    assert_says(r.err, "has no experts; a mixture of experts is needed");
+    cli_free(&r);
+}
+
 static void each_measure_has_help(void **state) {
     (void)state;
-    static const char *const measures[] = {"ppl", "needle", "kl"};
-    for (size_t i = 0; i < 3; i++) {
+    static const char *const measures[] = {"ppl", "needle", "kl", "routes"};
+    for (size_t i = 0; i < 4; i++) {
         cli_result r = CLI("eval", measures[i], "--help");
         assert_code(&r, 0);
         assert_says(r.out, "Usage: antigravity eval ");
@@ -380,6 +429,7 @@ int main(void) {
         cmocka_unit_test(eviction_reduces_memory_of_windows),
         cmocka_unit_test(stream_continues_beyond_cache),
         cmocka_unit_test(rejects_impossible_measurements),
+        cmocka_unit_test(routes_lists_recorded_experts),
         cmocka_unit_test(each_measure_has_help),
     };
     return cmocka_run_group_tests_name("cli eval", tests, NULL, NULL);

@@ -376,6 +376,45 @@ static void bench_prints_row_per_test(void **state) {
     cli_free(&r);
 }
 
+static void bench_measures_shapes_of_fewer_layers(void **state) {
+    (void)state;
+    cli_result r = CLI("bench", QUICK, "-q", "--shape", "tiny", "--layers", "2", "-p", "0", "-n",
+                       "2", "-r", "1", "--json");
+    assert_code(&r, 0);
+    json_t *rows = cli_json(&r);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(rows, 0), "model")),
+                        "tiny:2");
+    json_decref(rows);
+    cli_free(&r);
+    r = CLI("bench", "--layers", "2", "-m", TINY);
+    assert_code(&r, 2);
+    assert_says(r.err, "--layers needs --shape");
+    cli_free(&r);
+    r = CLI("bench", "-q", "--shape", "tiny:0");
+    assert_says(r.err, "the number of layers must be 1 to 1024");
+    cli_free(&r);
+}
+
+/* A token reads only its experts: 4 of 12 in each layer. */
+static void info_states_bytes_for_a_token(void **state) {
+    (void)state;
+    cli_result r = CLI("info", "-m", AG_GOLDEN_MODELS "/granite-moe", "--weights", "f32", "--json");
+    assert_code(&r, 0);
+    json_t *root = cli_json(&r);
+    const json_t *memory = json_object_get(root, "memory"), *model = json_object_get(root, "model");
+    const double experts = 4 * 12 * 3 * 48 * 128 * 4; /* layers, experts, matrices, sizes, F32 */
+    assert_int_equal(number(model, "experts"), 12);
+    assert_int_equal(number(model, "experts_used"), 4);
+    assert_true(number(memory, "weight_bytes") - number(memory, "active_bytes") ==
+                experts * 8 / 12);
+    json_decref(root);
+    cli_free(&r);
+    r = CLI("info", "-m", AG_GOLDEN_MODELS "/granite-moe");
+    assert_says(r.out, "4 of 12 for a token");
+    assert_says(r.out, "for a token, with its experts only");
+    cli_free(&r);
+}
+
 static void bench_rejects_long_rows_before_measuring(void **state) {
     (void)state;
     cli_result r = CLI("bench", "-m", TINY, "-p", "2", "-n", "2", "-d", "0,600", "-r", "1");
@@ -420,6 +459,8 @@ int main(void) {
         cmocka_unit_test(tables_fit_terminal_width),
         cmocka_unit_test(names_driver_without_device),
         cmocka_unit_test(bench_prints_row_per_test),
+        cmocka_unit_test(bench_measures_shapes_of_fewer_layers),
+        cmocka_unit_test(info_states_bytes_for_a_token),
         cmocka_unit_test(bench_rejects_long_rows_before_measuring),
         cmocka_unit_test(bench_measures_parallel_sequences),
         cmocka_unit_test(bench_rejects_more_tokens_than_positions),

@@ -308,6 +308,9 @@ static const struct {
      "enable_moe_block needs num_experts and top_k_experts"},
     {"{'model_type':'qwen3_moe','num_experts':4,'num_experts_per_tok':5}", AG_FORMAT,
      "num_experts_per_tok is 5, but num_experts is 4"},
+    {"{'model_type':'qwen3_moe','hidden_size':1048576,'num_attention_heads':64,'num_experts':128,"
+     "'num_experts_per_tok':65}",
+     AG_LIMIT, "65 experts of 1048576 values"},
     {"{'model_type':'qwen3_moe','num_experts':0}", AG_FORMAT, "num_experts"},
     {"{'model_type':'mixtral','num_local_experts':1025}", AG_FORMAT, "num_local_experts"},
     {"{'model_type':'olmoe','clip_qkv':8}", AG_UNSUPPORTED, "clip_qkv"},

@@ -201,7 +201,7 @@ static void every_failing_allocation_is_one_clean_error(void **state) {
     n_threads = 1;
 }
 
-/* ---- models whose layers keep a state, or share keys and values ---- */
+/* ---- models whose layers keep a state, share keys and values, or have experts ---- */
 
 static const char *hybrid_dir;
 
@@ -226,7 +226,7 @@ static ag_status hybrid_run(text_sink *out, ag_error *err) {
 
 static void runs_hybrid_models_without_leaks(void **state) {
     (void)state;
-    static const char *const dirs[] = {"lfm2", "qwen3.5", "gemma4"};
+    static const char *const dirs[] = {"lfm2", "qwen3.5", "gemma4", "qwen2-moe", "gpt-oss-mxfp4"};
     char path[512];
     for (size_t i = 0; i < sizeof dirs / sizeof dirs[0]; i++) {
         snprintf(path, sizeof path, AG_GOLDEN_MODELS "/%s", dirs[i]);

@@ -413,6 +413,9 @@ static void rejects_models_that_gguf_cannot_describe(void **state) {
         {"gemma2", "attn_logit_softcapping", json_null(), "attn_logit_softcapping"},
         {"ministral3", "rope_parameters.truncate", json_false(), "rope_parameters"},
         {"qwen3.5", "rope_parameters.partial_rotary_factor", json_integer(1), NULL},
+        {"qwen3-moe-all", "norm_topk_prob", json_false(), "norm_topk_prob"},
+        {"olmoe", "norm_topk_prob", json_true(), "norm_topk_prob"},
+        {"gpt-oss", "swiglu_limit", json_real(6), "swiglu_limit"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         ag_error err = {0};
@@ -422,6 +425,42 @@ static void rejects_models_that_gguf_cannot_describe(void **state) {
             fail_msg("%s: %s: %s", cases[i].model, ag_status_name(st), err.msg);
         }
         assert_int_equal(access(path, F_OK), lost ? -1 : 0);
+    }
+}
+
+/* Other readers need keys that this library derives. */
+static void files_of_mixtures_state_their_experts(void **state) {
+    (void)state;
+    static const struct {
+        const char *model, *key;
+        int64_t value; /* -1: absent */
+    } cases[] = {
+        {"lfm2-moe", "lfm2moe.expert_count", 12},
+        {"lfm2-moe", "lfm2moe.expert_used_count", 3},
+        {"lfm2-moe", "lfm2moe.expert_feed_forward_length", 48},
+        {"lfm2-moe", "lfm2moe.feed_forward_length", 256},
+        {"lfm2-moe", "lfm2moe.leading_dense_block_count", 2},
+        {"lfm2-moe", "lfm2moe.expert_gating_func", 2},
+        {"qwen2-moe", "qwen2moe.expert_shared_feed_forward_length", 96},
+        {"qwen2-moe", "qwen2moe.expert_gating_func", 1},
+        {"mixtral", "llama.expert_count", 8},
+        {"gpt-oss", "gpt-oss.expert_gating_func", 3},
+        {"qwen3", "qwen3.expert_count", -1},
+        {"qwen3", "qwen3.expert_gating_func", -1},
+    };
+    const ag_quantize_params params = {.type = "f16", .overwrite = true};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char model[512];
+        ag_error err;
+        snprintf(model, sizeof model, AG_GOLDEN_MODELS "/%s", cases[i].model);
+        if (ag_quantize(model, path, &params, NULL, &err) != AG_OK) fail_msg("%s", err.msg);
+        ag_weight_source *file = open_file(path);
+        const ag_gguf *g = ag_gguf_source_header(file);
+        int64_t v = -1;
+        if (ag_gguf_find(g, cases[i].key))
+            assert_int_equal(ag_gguf_integer(g, cases[i].key, &v, NULL), AG_OK);
+        if (v != cases[i].value) fail_msg("%s is %d", cases[i].key, (int)v);
+        ag_source_destroy(file);
     }
 }
 
@@ -547,6 +586,7 @@ int main(void) {
         cmocka_unit_test(keeps_matrices_that_are_mxfp4),
         cmocka_unit_test(rejects_impossible_conversions),
         cmocka_unit_test(rejects_models_that_gguf_cannot_describe),
+        cmocka_unit_test(files_of_mixtures_state_their_experts),
         cmocka_unit_test(does_not_replace_existing_files),
         cmocka_unit_test(names_values_that_do_not_fit),
         cmocka_unit_test(joins_split_files),

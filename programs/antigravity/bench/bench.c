@@ -24,7 +24,11 @@ static const option_def defs[] = {
     {.name = "shape",
      SETS_NAME("NAME", shape),
      .help = "random weights of a known shape instead of a model: llama-3.2-1b, llama-3.2-3b, "
-             "llama-3.1-8b or tiny"},
+             "llama-3.1-8b, qwen3-30b-a3b, gpt-oss-20b or tiny"},
+    {.name = "layers",
+     SETS_U32("N", layers, 1, 1024),
+     .no_default = true,
+     .help = "layers of --shape (default: all of them)"},
     {.name = "n-prompt",
      .letter = 'p',
      SETS_LIST("N[,N...]", n_prompt, 0, INT32_MAX),
@@ -85,6 +89,7 @@ static const char examples[] =
 static int check(const bench_options *o) {
     if (!max_number(&o->n_prompt) && !max_number(&o->n_gen))
         return complain_usage("nothing to measure: both -p and -n are 0");
+    if (o->layers && !o->shape) return complain_usage("--layers needs --shape");
     if (o->shape && o->model.dir) return complain_usage("--shape and -m exclude each other");
     if (o->ops + o->launches + (o->n_recordings > 0) > 1)
         return complain_usage("--ops, --launches and --replay exclude each other");
@@ -121,7 +126,6 @@ static int open_model(bench *b) {
     const bench_options *o = b->o;
     const engine_sessions sessions = largest_sessions(o);
     engine *e = &b->engine;
-    b->name = o->shape;
     if (!o->shape) {
         int code = engine_inspect(e, &o->model);
         if (code == EXIT_DONE) code = check_lengths(o, &e->info);
@@ -133,11 +137,13 @@ static int open_model(bench *b) {
     ag_error err;
     ag_model_params params = model_params(&o->model);
     params.progress = progress_update;
+    snprintf(b->shape, sizeof b->shape, o->layers ? "%s:%" PRIu32 : "%s", o->shape, o->layers);
+    b->name = b->shape;
     int code = engine_open_backend(e, &o->model);
-    if (code == EXIT_DONE) code = engine_plan(e, &o->model, o->shape, &sessions);
+    if (code == EXIT_DONE) code = engine_plan(e, &o->model, b->shape, &sessions);
     if (code != EXIT_DONE) return code;
     progress_begin("making weights");
-    ag_status status = ag_model_synthetic(e->backend, o->shape, &params, &e->model, &err);
+    ag_status status = ag_model_synthetic(e->backend, b->shape, &params, &e->model, &err);
     progress_end();
     if (status != AG_OK) return complain_error(&err);
     e->info = *ag_model_get_info(e->model);

@@ -18,6 +18,7 @@ typedef struct bench_recording {
 typedef struct bench_options {
     model_options model;
     const char *shape; /* NULL: a model directory */
+    uint32_t layers;   /* number for the shape; 0: all */
     number_list n_prompt, n_gen, depth, threads;
     uint32_t repetitions, parallel, draft_max;
     table_format format;
@@ -48,6 +49,7 @@ typedef struct bench_row {
 typedef struct bench {
     const bench_options *o;
     const char *name; /* shape or directory */
+    char shape[80];   /* with its number of layers */
     engine engine;
     bandwidth *bandwidth;
     bench_ops *ops;           /* NULL: operations are not timed */

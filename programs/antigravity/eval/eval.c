@@ -13,7 +13,11 @@
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
-} measures[] = {{"ppl", eval_ppl}, {"needle", eval_needle}, {"kl", eval_kl}, {"ruler", eval_ruler}};
+} measures[] = {{"ppl", eval_ppl},
+                {"needle", eval_needle},
+                {"kl", eval_kl},
+                {"ruler", eval_ruler},
+                {"routes", eval_routes}};
 
 static const char description[] =
     "Measures the quality of a model, and the loss by a managed or quantised KV cache:\n"
@@ -21,6 +25,7 @@ static const char description[] =
     "  needle  whether it finds facts in documents that exceed the cache\n"
     "  kl      how far its predictions differ from those with another setting\n"
     "  ruler   how eviction policies change its answers about long prompts\n"
+    "  routes  which experts the tokens of a text choose, in a mixture of experts\n"
     "'antigravity eval MEASURE --help' describes each.";
 
 static const char examples[] =
@@ -42,7 +47,8 @@ int command_eval(int argc, char **argv) {
     for (size_t i = 0; argc > 1 && i < sizeof measures / sizeof measures[0]; i++)
         if (!strcmp(argv[1], measures[i].name)) return measures[i].run(argc - 1, argv + 1);
     if (argc > 1 && argv[1][0] != '-')
-        return complain_usage("unknown measure '%s'; measures are ppl, needle, kl and ruler",
+        return complain_usage("unknown measure '%s'; measures are ppl, needle, kl, ruler and "
+                              "routes",
                               argv[1]);
     command_line line = {
         .usage = "eval MEASURE [OPTION]...",

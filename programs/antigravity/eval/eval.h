@@ -10,6 +10,7 @@ int eval_ppl(int argc, char **argv);
 int eval_needle(int argc, char **argv);
 int eval_kl(int argc, char **argv);
 int eval_ruler(int argc, char **argv);
+int eval_routes(int argc, char **argv);
 
 /* Returns the exit code of a measure. Reports a failure or an interruption. */
 int eval_result(ag_status status, ag_error *err);

@@ -3,6 +3,9 @@
 #include "core/fail.h"
 #include "models/families/family.h"
 
+/* Maximum values of a row for all experts that it uses. */
+enum { MAX_VALUES = 1 << 26 };
+
 ag_status ag_config_experts(ag_config_reader *r, const ag_model_spec *s, ag_expert_spec *x) {
     ag_route_params *route = &x->route;
     if (!x->width) x->width = s->intermediate_size;
@@ -12,7 +15,12 @@ ag_status ag_config_experts(ag_config_reader *r, const ag_model_spec *s, ag_expe
     ag_config_size(r, "moe_intermediate_size", 1 << 22, &x->width);
     ag_config_bool(r, "norm_topk_prob", &route->normalise);
     AG_TRY(r->status);
-    if (route->n_used <= route->n_experts) return AG_OK;
-    return AG_FAIL(r->err, FORMAT, "%s: num_experts_per_tok is %u, but num_experts is %u", r->where,
-                   route->n_used, route->n_experts);
+    if (route->n_used > route->n_experts) {
+        return AG_FAIL(r->err, FORMAT, "%s: num_experts_per_tok is %u, but num_experts is %u",
+                       r->where, route->n_used, route->n_experts);
+    }
+    const uint32_t widest = x->width > s->hidden_size ? x->width : s->hidden_size;
+    if ((uint64_t)route->n_used * widest <= MAX_VALUES) return AG_OK;
+    return AG_FAIL(r->err, LIMIT, "%s: %u experts of %u values for a token; at most %d values",
+                   r->where, route->n_used, widest, MAX_VALUES);
 }
