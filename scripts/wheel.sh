@@ -82,6 +82,10 @@ check_arch() {
     done
 }
 
+# Equal sources give equal wheels.
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+export SOURCE_DATE_EPOCH
+
 arches=("$@")
 [ $# -gt 0 ] || arches=("$(uname -m)")
 export PIP_DISABLE_PIP_VERSION_CHECK=1

@@ -23,15 +23,9 @@ def _model_of(name: str) -> Model:
     return _loaded[name]
 
 
-def _model_names() -> list[str]:
-    directory = store.store_directory()
-    entries = sorted(directory.iterdir()) if directory and directory.is_dir() else []
-    return ["demo"] + [e.name.removesuffix(".gguf") for e in entries if not e.name.endswith(".part")]
-
-
 @llm.hookimpl
 def register_models(register: Any) -> None:
-    for name in _model_names():
+    for name in ["demo", *map(store.name_of, store.models())]:
         register(AntigravityModel(name))
 
 

@@ -37,7 +37,15 @@ def demo_directory() -> str:
     raise errors.NotFoundError("the bundled demo model is missing; give the path of a model")
 
 
-def _name_of(path: pathlib.Path) -> str:
+def models() -> list[pathlib.Path]:
+    """Return the complete models of the store, sorted."""
+    store = store_directory()
+    entries = sorted(store.iterdir()) if store and store.is_dir() else []
+    return [e for e in entries if not e.name.startswith(".") and e.suffix != ".part"]
+
+
+def name_of(path: pathlib.Path) -> str:
+    """Return the name by which a model of the store is found."""
     return path.name.removesuffix(".gguf")
 
 
@@ -46,9 +54,9 @@ def _matches(entries: list[pathlib.Path], name: str) -> list[pathlib.Path]:
     lower = name.lower()
     for matches in (
         lambda e: e.name == name,
-        lambda e: _name_of(e) == name,
-        lambda e: _name_of(e).lower() == lower,
-        lambda e: _name_of(e).lower().startswith(lower),
+        lambda e: name_of(e) == name,
+        lambda e: name_of(e).lower() == lower,
+        lambda e: name_of(e).lower().startswith(lower),
     ):
         found = [e for e in entries if matches(e)]
         if found:
@@ -65,17 +73,15 @@ def find_model(path_or_name: str | os.PathLike[str] | None) -> str:
     given = os.fspath(path_or_name) if path_or_name is not None else "demo"
     if os.sep in given or os.path.lexists(given):
         return given
-    store = store_directory()
-    entries = sorted(store.iterdir()) if store and store.is_dir() else []
-    found = _matches([e for e in entries if not e.name.endswith(".part")], given)
+    found = _matches(models(), given)
     if len(found) == 1:
         return str(found[0])
     if found:
-        names = ", ".join(_name_of(e) for e in found)
+        names = ", ".join(name_of(e) for e in found)
         raise errors.InvalidError(f"model '{given}': ambiguous: {names}; give more of the name")
     if given == "demo":
         return demo_directory()
     raise errors.NotFoundError(
         f"model '{given}': no such file or directory here, and no model of that name in "
-        f"{store or 'a store'}; 'antigravity models' lists them, 'antigravity pull' fetches one"
+        f"{store_directory() or 'a store'}; 'antigravity models' lists them, 'antigravity pull' fetches one"
     )

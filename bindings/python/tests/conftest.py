@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models of the tests: the bundled demo, and tiny models with recorded outputs."""
 
+import os
 import pathlib
 
 import pytest
@@ -9,6 +10,8 @@ import libantigravity as ag
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 GOLDEN = ROOT / "tests/data/golden"
+# Models with weights: the build makes those that weights.json describes.
+GOLDEN_MODELS = pathlib.Path(os.environ.get("AG_GOLDEN_MODELS", ROOT / "build/release/golden-models"))
 DEMO = ROOT / "models/demo"
 
 CHATML = """{%- for m in messages -%}
@@ -32,7 +35,7 @@ def chat_model():
 @pytest.fixture(scope="session")
 def tiny():
     """Three layers with two KV heads each. Floats, whose rounding does not depend on the rows of a pass."""
-    return ag.Model(GOLDEN / "models/gqa-llama3rope-sharded", weights="f32")
+    return ag.Model(GOLDEN_MODELS / "gqa-llama3rope-sharded", weights="f32")
 
 
 def ids_of(n, n_vocab=300):

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs the tests of the Python package against a build; mypy and ruff check its code where they are installed.
-#   run.sh SOURCE_DIR WORK_DIR LIBRARY CC [PYTEST-OPTION...]
+#   run.sh SOURCE_DIR WORK_DIR LIBRARY GOLDEN_MODELS CC [PYTEST-OPTION...]
 set -euo pipefail
-source_dir=$1 work=$2 library=$3 cc=$4
-shift 4
+source_dir=$1 work=$2 library=$3 cc=$5
+export AG_GOLDEN_MODELS=$4
+shift 5
 package=$source_dir/bindings/python
 
 python=

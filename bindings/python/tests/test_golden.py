@@ -5,11 +5,11 @@ import json
 
 import numpy as np
 import pytest
-from conftest import DEMO, GOLDEN
+from conftest import DEMO, GOLDEN, GOLDEN_MODELS
 
 import libantigravity as ag
 
-NAMES = sorted(p.name for p in (GOLDEN / "models").iterdir()) + ["demo"]
+NAMES = [*sorted(p.name for p in (GOLDEN / "models").iterdir()), "demo"]
 TOLERANCE = 2e-4
 SAFE_MARGIN = 2e-3
 
@@ -21,7 +21,7 @@ def records_of(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_scores_and_greedy_tokens_equal_the_record(name):
-    path = DEMO if name == "demo" else GOLDEN / "models" / name
+    path = DEMO if name == "demo" else GOLDEN_MODELS / name
     model = ag.Model(path, weights="f32")
     for record in records_of(name):
         with model.session(max_seq_len=512, k_type="f32", v_type="f32") as session:
@@ -41,7 +41,7 @@ def test_scores_and_greedy_tokens_equal_the_record(name):
 
 def test_rows_of_a_step_equal_the_record():
     name = "mha-tied-f32"
-    model = ag.Model(GOLDEN / "models" / name, weights="f32")
+    model = ag.Model(GOLDEN_MODELS / name, weights="f32")
     record = records_of(name)[0]
     session = model.session(k_type="f32", v_type="f32")
     result = model.step([ag.StepItem(session, record["ids"], logits="all", hidden=True)])[0]

@@ -12,9 +12,10 @@ from libantigravity import store
 
 
 def test_models_of_the_store(tmp_path, monkeypatch):
-    for name in ("Fox-1B", "fox-7b.gguf", "owl.part"):
+    for name in ("Fox-1B", "fox-7b.gguf", "owl.part", ".used"):
         (tmp_path / name).mkdir()
     monkeypatch.setenv("ANTIGRAVITY_MODELS", str(tmp_path))
+    assert [store.name_of(path) for path in store.models()] == ["Fox-1B", "fox-7b"]
     assert store.find_model("fox-1b") == str(tmp_path / "Fox-1B")
     assert store.find_model("fox-7b") == str(tmp_path / "fox-7b.gguf")
     with pytest.raises(ag.InvalidError, match="ambiguous: Fox-1B, fox-7b"):
