@@ -104,9 +104,22 @@ static void expect_tags(const char *names) {
     json_decref(v);
 }
 
-#define PULL(name)                                                                    \
-    "{\"model\":\"" name "\",\"insecure\":false,\"username\":\"\",\"password\":\"\"," \
-    "\"stream\":null,\"name\":\"" name "\"}"
+/* Bodies as the command `ollama` of August 2026 sends them. */
+#define PULL(name) "{\"model\":\"\",\"username\":\"\",\"password\":\"\",\"name\":\"" name "\"}"
+#define SHOW(name)                                                                 \
+    "{\"model\":\"" name "\",\"system\":\"\",\"template\":\"\",\"verbose\":false," \
+    "\"options\":null,\"name\":\"\"}"
+#define UNLOAD(name)                                                                             \
+    "{\"model\":\"" name "\",\"prompt\":\"\",\"suffix\":\"\",\"system\":\"\",\"template\":\"\"," \
+    "\"keep_alive\":\"0s\",\"options\":null}"
+#define DELETE(name) "{\"model\":\"\",\"name\":\"" name "\"}"
+/* `ollama rm`: shows, unloads and deletes the model. */
+#define RM(name)                                                                             \
+    do {                                                                                     \
+        expect(NULL, "POST /api/show", SHOW(name), 200, "capabilities");                     \
+        expect(NULL, "POST /api/generate", UNLOAD(name), 200, "\"done_reason\":\"unload\""); \
+        expect(NULL, "DELETE /api/delete", DELETE(name), 200, "");                           \
+    } while (0)
 #define RUN(name)                                                   \
     "{\"model\":\"" name "\",\"prompt\":\"Once\",\"stream\":false," \
     "\"options\":{\"num_predict\":3}}"
@@ -177,7 +190,7 @@ static void pull_reports_failures(void **state) {
     };
     for (size_t i = 0; i < 4; i++) {
         char body[128];
-        snprintf(body, sizeof body, PULL("%s"), all[i].name, all[i].name);
+        snprintf(body, sizeof body, PULL("%s"), all[i].name);
         serve_reply r = send_as(NULL, "POST /api/pull", body);
         json_t *v = last_line(&r);
         const char *error = json_string_at(v, "error");
@@ -215,7 +228,7 @@ static void copies_derived_models_and_deletes(void **state) {
            "");
     expect(NULL, "POST /api/create",
            "{\"model\":\"tale:latest\",\"from\":\"Fox-1M\",\"system\":\"Speak of foxes.\","
-           "\"parameters\":{\"num_predict\":2,\"temperature\":0,\"stop\":[\"xyz\"]}}",
+           "\"parameters\":{\"num_predict\":2,\"temperature\":0,\"stop\":[\"xyz\"]},\"name\":\"\"}",
            200, "{\"status\":\"success\"}\n");
     expect_tags("demo:latest Fox-1M:latest team/copy:v1 tale:latest");
     json_t *v = serve_json(&server, "POST /api/show", "{\"name\":\"tale\"}", 200);
@@ -250,9 +263,9 @@ static void copies_derived_models_and_deletes(void **state) {
     expect(NULL, "DELETE /api/delete", "{\"model\":\"demo\"}", 404, "not found");
     expect(NULL, "DELETE /api/delete", "{\"name\":\"fox\"}", 404, "full name");
     expect(NULL, "DELETE /api/delete", "{\"model\":\"../precious\"}", 404, "");
-    expect(NULL, "DELETE /api/delete", "{\"name\":\"tale:latest\"}", 200, "");
-    expect(NULL, "DELETE /api/delete", "{\"name\":\"team/copy:v1\"}", 200, "");
-    expect(NULL, "DELETE /api/delete", "{\"name\":\"Fox-1M\"}", 200, "");
+    RM("tale:latest");
+    RM("team/copy:v1");
+    RM("Fox-1M");
     assert_false(is_there("Fox-1M"));
     expect(NULL, "POST /api/generate", RUN("Fox-1M"), 404, "not found");
     expect(NULL, "POST /api/generate", RUN("hf.co/org/fox-1m"), 404, "not found");
@@ -274,6 +287,7 @@ static void rejects_what_it_cannot_create(void **state) {
         {"{\"model\":\"a\",\"from\":\"Fox-1M\",\"template\":\"{{ .Prompt }}\"}", 400,
          "template: not supported"},
         {"{\"model\":\"a\",\"from\":\"Fox-1M\",\"quantize\":\"q4_0\"}", 400, "quantize"},
+        {"{\"model\":\"a\",\"from\":\"Fox-1M\",\"parameters\":{\"mirostat\":1}}", 400, "mirostat"},
         {"{\"model\":\"a\",\"files\":{\"x.gguf\":\"sha256:0\"},\"from\":\"Fox-1M\"}", 400, "files"},
         {"{\"model\":\"a\",\"from\":\"Fox-1M\",\"parameters\":{\"temperature\":\"hot\"}}", 400,
          "temperature"},

@@ -136,6 +136,8 @@ static bool check_supported(const json_t *body, serve_error *e) {
         {"template", "not supported: the model's own template is used; serve --chat-template "
                      "replaces it"},
         {"files", "not supported: put the file into the store, or pull it"},
+        {"draft_files", "not supported: serve loads no draft models"},
+        {"remote_host", "not supported: models run on this machine"},
         {"adapters", "not supported: merge the adapter into the model"},
         {"messages", "not supported: send them with each request"},
         {"quantize", "not supported: use 'antigravity quantize'"},
@@ -229,7 +231,9 @@ static bool delete_files(served_models *s, const model_entry *base, serve_error 
         return reject_request(e, 409, "model", "%.100s: delete the models of its files first: %s",
                               base->name, names);
     int error = store_open_at(&store, s->store) == EXIT_DONE ? 0 : EIO;
-    if (!error && store_match(&store, base->file, false, &found, 1) != 1) error = ENOENT;
+    for (found = 0; found < store.n; found++)
+        if (!strcmp(store.entries[found].file, base->file)) break;
+    if (!error && found == store.n) error = ENOENT;
     if (!error) error = store_remove(&store, &store.entries[found]);
     store_close(&store);
     if (error && error != ENOENT)

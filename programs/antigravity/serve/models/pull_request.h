@@ -5,7 +5,7 @@
 
 #include "../protocol/protocol.h"
 
-typedef struct pull_request pull_request;
+typedef struct pull_request pull_request; /* one block of memory until it starts */
 
 /* Starts the pull of the request, http->pull, and its reply. */
 void pull_start(serve_http_request *http);

@@ -45,6 +45,7 @@ static void finish_request(serve_http_request *http) {
     if (!http->complete) counts->n_gone++;
     log_request(http);
     job_destroy(http->job);
+    free(http->pull);
     http->server->n_requests--;
 }
 
@@ -189,7 +190,7 @@ static void finish_preparation(work_item *item) {
         http_send_error(http, &e);
     } else if (starts_job) {
         job_start(http->job);
-    } else if (http->pull) {
+    } else if (http->pull && !http->status) {
         pull_start(http);
     } else {
         http_send_reply(http);
