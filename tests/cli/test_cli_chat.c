@@ -476,6 +476,30 @@ static void changes_model_during_conversation(void **state) {
     remove_directory(dir);
 }
 
+/* The other model's heads of 16 do not fit blocks of q4_0, which only the session shows: after the
+ * weights of the present one were freed. */
+static void failed_change_loads_the_present_model_again(void **state) {
+    (void)state;
+    static const char odd[] = AG_SOURCE_DIR "/tests/data/golden/models/mqa-odd-sizes-f16";
+    char dir[64], input[256];
+    make_directory(dir);
+    link_file(dir, odd, "config.json");
+    link_file(dir, odd, "model.safetensors");
+    link_file(dir, DEMO, "tokenizer.json");
+    snprintf(input, sizeof input, "Once upon a time\n/model %s\n", dir);
+    cli_result r = CHAT(input, GREEDY, "-n", "9", "--kv-type", "q4_0", "-v", "--resume", "kept");
+    assert_code(&r, 1);
+    const char *first = strstr(r.err, "/models/demo: loaded in ");
+    assert_true(first && strstr(first + 1, "/models/demo: loaded in "));
+    assert_null(strstr(r.err, "the model is "));
+    cli_free(&r);
+    r = CHAT("The fox\n/stats\n", GREEDY, "-n", "9", "--kv-type", "q4_0", "-q", "--resume", "kept");
+    assert_code(&r, 0);
+    assert_says(r.err, "in all: 2 turn(s)");
+    cli_free(&r);
+    remove_directory(dir);
+}
+
 static void reports_memory_only_with_v(void **state) {
     (void)state;
     cli_result r = CHAT("/quit\n", QUICK), verbose = CHAT("/quit\n", QUICK, "-v");
@@ -842,6 +866,7 @@ int main(void) {
         cmocka_unit_test(shows_one_seed),
         cmocka_unit_test(first_word_may_be_a_model),
         cmocka_unit_test(changes_model_during_conversation),
+        cmocka_unit_test(failed_change_loads_the_present_model_again),
         cmocka_unit_test(reports_memory_only_with_v),
         cmocka_unit_test(wraps_words_at_the_width_of_the_terminal),
         cmocka_unit_test(help_names_the_default_policy),

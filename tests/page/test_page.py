@@ -27,9 +27,11 @@ EVIL = ("<script>window.hit = 1</script> <img src=x onerror='window.hit = 2'> [x
 
 
 class Server:
-    def __init__(self, program, *args):
+    def __init__(self, program, *args, home="/nonexistent"):
+        """home: the directory of the user's configuration."""
         self.process = subprocess.Popen([program, "serve", "--port", "0", *args], stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                        env={**os.environ, "XDG_CONFIG_HOME": home})
         said = []
         for line in self.process.stderr:
             said.append(line)
@@ -321,6 +323,128 @@ def reasoning_and_calls_are_shown(server, tab):
     assert tab.eval("document.querySelector('.actions textarea').getAttribute('aria-label')") == "Result of weather"
 
 
+def an_empty_conversation_names_the_model(_server, tab):
+    tab.click("#new")
+    assert tab.eval("document.querySelector('.greeting h2').textContent") == tab.eval("document.querySelector('#model').value") == "demo"
+    settings(tab, max_tokens=3)
+    send(tab, "Once")
+    idle(tab)
+    assert tab.eval("document.querySelector('.greeting')") is None
+
+
+TITLES = "[...document.querySelectorAll('#conversations li > button:first-child')].map((b) => b.textContent).join('|')"
+
+
+def conversations_are_found_and_renamed(server, tab):
+    for text in ("A bear in the wood", "A boat on the lake"):
+        tab.click("#new")
+        send(tab, text)
+        idle(tab)
+    search = "document.querySelector('#search')"
+    for query, found in (("BEAR wood", "A bear in the wood"), ("boat", "A boat on the lake"), ("xyzzy", "")):
+        tab.eval(f"{search}.value = {json.dumps(query)}; {search}.dispatchEvent(new Event('input'))")
+        assert tab.eval(TITLES) == found, (query, tab.eval(TITLES))
+        assert tab.eval("document.querySelector('#no-match').hidden") is bool(found)
+    tab.eval(f"{search}.value = ''; {search}.dispatchEvent(new Event('input'))")
+    tab.click("#conversations li:first-child .rename")
+    tab.until("document.activeElement.matches('#conversations input')")
+    tab.eval("document.activeElement.value = 'Boats'")
+    tab.key("Enter", 13)
+    tab.until(f"({TITLES}).startsWith('Boats|')")
+    # The name stays when the conversation continues, and after a reload.
+    send(tab, "And then?")
+    idle(tab)
+    assert tab.eval(TITLES).startswith("Boats|"), tab.eval(TITLES)
+    tab.go(server.url)
+    tab.until(f"({TITLES}).startsWith('Boats|') && document.querySelector('#model').options.length")
+    # Escape keeps the name; an empty name is the start of the first message.
+    for name, key, code, title in (("No", "Escape", 27, "Boats"), ("", "Enter", 13, "A boat on the lake")):
+        tab.click("#conversations li:first-child .rename")
+        tab.until("document.activeElement.matches('#conversations input')")
+        tab.eval(f"document.activeElement.value = {json.dumps(name)}")
+        tab.key(key, code)
+        tab.until(f"({TITLES}).startsWith({json.dumps(title)})")
+
+
+def all_settings_are_sent(server, tab):
+    """Each number that the server applies has a field, which shows the server's value."""
+    sent = {}
+    names = [n for n in json.loads(server.get("/props")[2])["default_generation_settings"]["params"] if n != "n_predict"]
+    fields = tab.eval("[...document.querySelectorAll('#sampling input')].map((i) => i.id.slice(4))")
+    assert sorted(fields) == sorted(names + ["max_tokens", "seed"]), (fields, names)
+    tab.until("document.querySelector('#set-temperature').placeholder === '0.8'")
+    values = {name: 1 for name in fields} | {"max_tokens": 4, "dry_base": 1.5}
+    settings(tab, stop="fox\n\nthe end", **values)
+    tab.change_requests(lambda body: sent.update(body) or body)
+    tab.click("#new")
+    send(tab, "Once")
+    idle(tab)
+    tab.change_requests(None)
+    for name, value in values.items():
+        assert sent[name] == value, (name, sent)
+    assert sent["stop"] == ["fox", "the end"]
+    # A value out of its range keeps the dialog open.
+    tab.click("#open-settings")
+    tab.eval("document.querySelector('#set-top_p').value = '2'")
+    tab.click("#close-settings")
+    assert tab.eval("document.querySelector('#settings').open && document.activeElement.id === 'set-top_p'")
+    tab.eval("document.querySelector('#set-top_p').value = ''")
+    tab.click("#close-settings")
+    settings(tab, stop="", **{name: "" for name in fields})
+
+
+def an_answer_obeys_a_schema(_server, tab):
+    tab.click("#open-settings")
+    tab.eval("document.querySelector('#set-schema').value = '[1]'")
+    tab.click("#close-settings")
+    assert tab.eval("document.querySelector('#schema-error').textContent") == "The schema is not an object."
+    tab.eval("document.querySelector('#set-schema').value = ''")
+    tab.click("#close-settings")
+    settings(tab, max_tokens=60, schema='{"type": "object", "properties": {"old": {"type": "boolean"}}, "required": ["old"]}')
+    tab.click("#new")
+    send(tab, "Is the king old?")
+    idle(tab)
+    assert isinstance(json.loads(tab.eval(LAST))["old"], bool), tab.eval(LAST)
+    settings(tab, schema="")
+
+
+def text_files_are_attached(_server, tab):
+    sent = {}
+    tab.click("#new")
+    tab.eval("""(() => {
+        const list = new DataTransfer(), field = document.querySelector('#attach-file');
+        list.items.add(new File(['The fox is red.\\n```\\ncode\\n```\\n'], 'fox.md'));
+        list.items.add(new File([new Uint8Array([0, 1, 255])], 'picture.bin'));
+        list.items.add(new File(['x'], 'other.txt'));
+        field.files = list.files;
+        field.dispatchEvent(new Event('change'));
+    })()""")
+    names = "[...document.querySelectorAll('#attachments span')].map((s) => s.textContent).join()"
+    tab.until(f"{names} === 'fox.md,other.txt'")
+    assert "picture.bin: not a text" in tab.eval("document.querySelector('#figures').textContent")
+    tab.click("#attachments li:last-child button")
+    assert tab.eval(names) == "fox.md"
+    settings(tab, max_tokens=4)
+    tab.change_requests(lambda body: sent.update(body) or body)
+    send(tab, "What colour is it?")
+    idle(tab)
+    tab.change_requests(None)
+    content = sent["messages"][-1]["content"]
+    assert content == "fox.md:\n````\nThe fox is red.\n```\ncode\n```\n````\n\nWhat colour is it?", content
+    assert tab.eval(names) == ""
+    assert tab.eval("document.querySelector('.message.user .file summary').textContent") == "fox.md"
+    assert tab.eval("document.querySelector('.message.user .body').textContent") == "What colour is it?"
+
+
+def the_memory_bar_compares_with_the_machine(server, tab):
+    tab.click("#open-cache")
+    memory = json.loads(server.get("/v1/kv")[2])["memory"]
+    assert memory["limit"] == 0 and memory["machine"] > memory["peak"]
+    tab.until(f"document.querySelector('#cache-memory').max === {memory['machine']}")
+    assert "of the machine’s " in tab.eval("document.querySelector('#cache-memory-text').textContent")
+    tab.click("#close-cache")
+
+
 def a_phone_shows_all_of_it(_server, tab):
     tab.size(390, 844, True)
     assert tab.eval("document.documentElement.scrollWidth") <= 390
@@ -331,6 +455,21 @@ def a_phone_shows_all_of_it(_server, tab):
     tab.until("getComputedStyle(document.querySelector('#list')).display === 'none'")
     box = tab.eval("(() => { const b = document.querySelector('#send').getBoundingClientRect(); return [b.right, b.bottom]; })()")
     assert box[0] <= 390 and box[1] <= 844, box
+    # Fingers hit every button: of messages, then also of the list, the view of the cache and the dialog.
+    tab.click("#open-list")
+    tab.click("#conversations li:last-child button")
+    tab.until("document.querySelectorAll('.message .actions button').length > 2")
+    opened = ("#open-cache", "#open-list", "#open-settings")
+    for button in (None, *opened):
+        if button:
+            tab.eval(f"document.querySelector({json.dumps(button)}).click()")
+        small = tab.eval("""[...document.querySelectorAll('button, select, summary')].filter((b) => b.checkVisibility())
+            .map((b) => [b.id || b.className || b.textContent, b.getBoundingClientRect()])
+            .filter(([, r]) => r.width < 40 || r.height < 40).map(([name, r]) => `${name}: ${r.width} x ${r.height}`)""")
+        assert not small, small
+        assert tab.eval("document.documentElement.scrollWidth") <= 390
+    for button in ("#close-settings", "#open-list", "#open-cache"):
+        tab.eval(f"document.querySelector({json.dumps(button)}).click()")
     tab.size(1280, 800)
 
 
@@ -387,9 +526,34 @@ def a_key_is_asked_for(program, browser):
             server.close()
 
 
+def presets_are_models_to_choose(program, browser):
+    with tempfile.TemporaryDirectory() as home:
+        folder = os.path.join(home, "antigravity", "presets")
+        os.makedirs(folder)
+        with open(os.path.join(folder, "teller.json"), "w", encoding="utf-8") as f:
+            json.dump({"temperature": 0, "max-tokens": 6, "system": "Tell a tale."}, f)
+        server = Server(program, *MODEL, home=home)
+        try:
+            tab = chromium.Tab(browser)
+            tab.go(server.url)
+            tab.until("document.querySelector('#model').options.length === 2")
+            assert tab.eval("document.querySelector('#model optgroup option').value") == "teller"
+            tab.eval("(() => { const m = document.querySelector('#model'); m.value = 'teller'; m.dispatchEvent(new Event('change')); })()")
+            assert tab.eval("document.querySelector('.greeting h2').textContent") == "teller"
+            send(tab, "Once")
+            idle(tab)
+            assert " 6 generated" in tab.eval("document.querySelector('#figures').textContent")
+            tab.go(server.url)
+            tab.until("document.querySelector('#model').value === 'teller'")
+        finally:
+            server.close()
+
+
 TESTS = [files_are_served_strictly, an_answer_streams, retry_asks_again, edit_goes_on_from_there, stop_ends_an_answer,
          conversations_are_kept, two_tabs_lose_nothing, the_theme_switches, the_cache_is_seen_to_move, markup_of_a_model_stays_text,
-         markdown_is_rendered, reasoning_and_calls_are_shown, a_phone_shows_all_of_it, everything_has_a_name, nothing_foreign_and_nothing_refused]
+         markdown_is_rendered, reasoning_and_calls_are_shown, an_empty_conversation_names_the_model,
+         conversations_are_found_and_renamed, all_settings_are_sent, an_answer_obeys_a_schema, text_files_are_attached,
+         the_memory_bar_compares_with_the_machine, a_phone_shows_all_of_it, everything_has_a_name, nothing_foreign_and_nothing_refused]
 MODEL = ("--weights", "bf16", "--chat-template", os.path.join(HERE, "story.jinja"))
 
 
@@ -409,12 +573,13 @@ def run_tests(program, browser):
                 print(f"FAILED  {test.__name__}: {type(e).__name__}: {e}", flush=True)
     finally:
         server.close()
-    try:
-        a_key_is_asked_for(program, browser)
-        print("ok      a_key_is_asked_for")
-    except Exception as e:  # noqa: BLE001
-        failed += 1
-        print(f"FAILED  a_key_is_asked_for: {type(e).__name__}: {e}")
+    for test in (a_key_is_asked_for, presets_are_models_to_choose):
+        try:
+            test(program, browser)
+            print(f"ok      {test.__name__}")
+        except Exception as e:  # noqa: BLE001
+            failed += 1
+            print(f"FAILED  {test.__name__}: {type(e).__name__}: {e}")
     return 1 if failed else 0
 
 

@@ -77,6 +77,11 @@ void system_format_time(char *text, size_t cap, const char *format, double secon
 /* glibc has getrandom() since 2.25 only. */
 bool system_random(void *bytes, size_t n) { return syscall(SYS_getrandom, bytes, n, 0) == (long)n; }
 
+uint64_t system_memory_bytes(void) {
+    const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : 0;
+}
+
 size_t system_raise_file_limit(void) {
     struct rlimit r;
     if (getrlimit(RLIMIT_NOFILE, &r) != 0) return SIZE_MAX;

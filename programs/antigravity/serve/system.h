@@ -29,6 +29,9 @@ void system_format_time(char *text, size_t cap, const char *format, double secon
 /* Fills bytes[0..n) with random bytes. Fails if the system has none. */
 bool system_random(void *bytes, size_t n);
 
+/* Returns the size of the machine's memory in bytes; 0: not known. */
+uint64_t system_memory_bytes(void);
+
 /* Raises the limit on open files as far as possible. Returns it; SIZE_MAX: none, or not known. */
 size_t system_raise_file_limit(void);
 /* Returns the pages of freed blocks of malloc() to the system. */

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One answer of the model: builds the request and reads the stream. */
 import { streamChat } from './api.js';
+import { withFiles } from './attachments.js';
+import { NUMBERS } from './sampling.js';
 
-export const newMessage = (role, content) => ({ role, content, reasoning: '', calls: [], callId: '', note: '' });
+export const newMessage = (role, content, files = []) => ({ role, content, files, reasoning: '', calls: [], callId: '', note: '' });
 
 function messageForServer(m) {
     if (m.role === 'tool') return { role: 'tool', tool_call_id: m.callId, content: m.content };
-    if (m.role === 'user') return { role: 'user', content: m.content };
+    if (m.role === 'user') return { role: 'user', content: withFiles(m.content, m.files) };
     const out = { role: 'assistant', content: m.content };
     if (m.reasoning) out.reasoning_content = m.reasoning;
     if (m.calls.length)
@@ -18,13 +20,15 @@ export function requestBody(conversation, settings, model) {
     const messages = conversation.messages.map(messageForServer);
     if (conversation.system.trim()) messages.unshift({ role: 'system', content: conversation.system });
     const body = { model, messages, stream: true, stream_options: { include_usage: true } };
-    for (const name of ['temperature', 'top_p', 'max_tokens', 'seed']) {
+    for (const [name] of NUMBERS) {
         const value = settings[name];
         if (value !== undefined && value !== '' && Number.isFinite(Number(value))) body[name] = Number(value);
     }
     for (const name of ['kv_type', 'kv_policy', 'kv_budget']) if (settings[name]) body[name] = settings[name];
     if (settings.thinking) body.chat_template_kwargs = { enable_thinking: settings.thinking === 'on' };
     if (settings.tools) body.tools = JSON.parse(settings.tools);
+    if (settings.stop) body.stop = settings.stop.split('\n').filter(Boolean);
+    if (settings.schema) body.response_format = { type: 'json_schema', json_schema: { name: 'answer', schema: JSON.parse(settings.schema) } };
     return body;
 }
 

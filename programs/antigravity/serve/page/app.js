@@ -2,9 +2,10 @@
 /* The page: connects its parts. */
 import { answer, figuresText, newMessage, requestBody } from './answer.js';
 import { getJson } from './api.js';
+import { Attachments } from './attachments.js';
 import { CacheView } from './cache.js';
 import { node } from './markdown.js';
-import { askForKey, offerPolicies, openSettings, setUpSettings } from './settings.js';
+import { askForKey, offerPolicies, openSettings, setUpSettings, showDefaults } from './settings.js';
 import { Store } from './store.js';
 import { Transcript } from './transcript.js';
 
@@ -12,6 +13,8 @@ const $ = (id) => document.getElementById(id);
 const store = new Store();
 const cache = new CacheView();
 let running = null; /* AbortController of the answer that is coming */
+
+const attachments = new Attachments($('attachments'), (fault) => { $('figures').textContent = fault; });
 
 const transcript = new Transcript($('transcript'), { retry, edit, answerCalls });
 
@@ -26,12 +29,39 @@ function save() {
 /* ---- display ---- */
 
 function showList() {
-    $('conversations').replaceChildren(...store.conversations.map((c) => {
+    const found = store.matching($('search').value);
+    $('no-match').hidden = found.length > 0;
+    $('conversations').replaceChildren(...found.map((c) => {
         const title = c.title || 'New conversation';
         const open = node('button', { type: 'button', 'aria-current': c === store.current ? 'true' : null, onclick: () => select(c.id) }, title);
+        const name = node('button', { type: 'button', class: 'rename', 'aria-label': `Rename “${title}”`, onclick: () => rename(c, open) }, '✎');
         const remove = node('button', { type: 'button', class: 'delete', 'aria-label': `Delete “${title}”`, onclick: () => removeOne(c) }, '✕');
-        return node('li', {}, open, remove);
+        return node('li', {}, open, name, remove);
     }));
+}
+
+/* Puts a field in place of the conversation's button. Enter and leaving the field rename, Esc does not. */
+function rename(c, button) {
+    const field = node('input', { type: 'text', maxlength: 200, 'aria-label': 'Name of the conversation' });
+    let isDone = false;
+    const end = (isKept) => {
+        if (isDone) return;
+        isDone = true;
+        if (isKept && field.value.trim() !== c.title) {
+            store.rename(c, field.value);
+            save();
+        }
+        show();
+    };
+    field.value = c.title;
+    field.addEventListener('blur', () => end(true));
+    field.addEventListener('keydown', (e) => {
+        if (e.key === 'Enter' && !e.isComposing) end(true);
+        if (e.key === 'Escape') end(false);
+        e.stopPropagation();
+    });
+    button.replaceWith(field);
+    field.select();
 }
 
 function show() {
@@ -41,7 +71,7 @@ function show() {
     $('system').value = c.system;
     $('system-box').open = !!c.system && !c.messages.length;
     showList();
-    transcript.show(c, !!running);
+    transcript.show(c, !!running, $('model').value);
     $('send').hidden = !!running;
     $('stop').hidden = !running;
 }
@@ -120,10 +150,10 @@ function failed(e, conversation, message) {
 
 function send() {
     const text = $('input').value;
-    if (!text.trim() || running) return;
+    if (running || (!text.trim() && !attachments.files.length)) return;
     $('input').value = '';
     grow();
-    store.current.messages.push(newMessage('user', text));
+    store.current.messages.push(newMessage('user', text, attachments.take()));
     ask();
 }
 
@@ -202,10 +232,16 @@ function switchTheme() {
 
 async function loadModels() {
     try {
-        const list = (await getJson('/v1/models')).data || [];
+        const list = (await getJson('/v1/models')).data || [], presets = (await getJson('/presets')).data || [];
+        const names = [...list.map((m) => m.id), ...presets.map((p) => p.name)];
         $('model').replaceChildren(...list.map((m) => node('option', { value: m.id }, m.id)));
-        if (list.some((m) => m.id === store.settings.model)) $('model').value = store.settings.model;
-        offerPolicies((await getJson('/props')).kv_policies || []);
+        if (presets.length)
+            $('model').append(node('optgroup', { label: 'Presets' }, ...presets.map((p) => node('option', { value: p.name }, p.name))));
+        if (names.includes(store.settings.model)) $('model').value = store.settings.model;
+        if (!store.current.messages.length) show();
+        const props = await getJson('/props');
+        offerPolicies(props.kv_policies || []);
+        showDefaults(props.default_generation_settings?.params || {});
     } catch (e) {
         if (e.status === 401) askForKey(e.message, loadModels);
         else $('figures').textContent = `The models cannot be listed: ${e.message}`;
@@ -259,7 +295,23 @@ function connect() {
         show();
     });
     $('system').addEventListener('change', () => { store.current.system = $('system').value; save(); });
-    $('model').addEventListener('change', () => { store.settings.model = $('model').value; store.saveSettings(); });
+    $('model').addEventListener('change', () => {
+        store.settings.model = $('model').value;
+        store.saveSettings();
+        if (!store.current.messages.length) show();
+    });
+    $('search').addEventListener('input', showList);
+    $('attach').addEventListener('click', () => $('attach-file').click());
+    $('attach-file').addEventListener('change', async () => {
+        await attachments.add([...$('attach-file').files]);
+        $('attach-file').value = '';
+        $('input').focus();
+    });
+    $('composer').addEventListener('dragover', (e) => e.preventDefault());
+    $('composer').addEventListener('drop', (e) => {
+        e.preventDefault();
+        attachments.add([...e.dataTransfer.files]);
+    });
     $('theme').addEventListener('click', switchTheme);
     $('open-cache').addEventListener('click', () => cache.toggle());
     $('close-cache').addEventListener('click', () => { cache.toggle(); $('open-cache').focus(); });

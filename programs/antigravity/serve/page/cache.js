@@ -156,10 +156,12 @@ export class CacheView {
 
     #showMemory(memory, sessions) {
         if (!memory) return;
-        const meter = $('cache-memory'), limit = memory.limit || 0;
-        meter.max = limit || memory.peak || memory.used || 1;
+        /* Without a limit the bar compares with the memory of the machine. */
+        const meter = $('cache-memory'), { limit, machine } = memory;
+        meter.max = limit || machine || memory.peak || 1;
         meter.value = memory.used;
-        $('cache-memory-text').textContent = `${bytes(memory.used)} of ${limit ? bytes(limit) : 'no limit'}, `
+        const whole = limit ? bytes(limit) : machine ? `the machine’s ${bytes(machine)}` : 'an unknown memory';
+        $('cache-memory-text').textContent = `${bytes(memory.used)} of ${whole}, `
             + `peak ${bytes(memory.peak)}; your sessions ${bytes(sessions.reduce((n, x) => n + x.bytes, 0))}`;
     }
 

@@ -30,11 +30,16 @@ function checkedCall(c) {
     return { id: text(c?.id), name: text(c?.name), arguments: text(c?.arguments) };
 }
 
+function checkedFile(f) {
+    return { name: text(f?.name).slice(0, 200), text: text(f?.text) };
+}
+
 function checkedMessage(m) {
     if (!m || !ROLES.includes(m.role)) return null;
     return {
         role: m.role,
         content: text(m.content),
+        files: Array.isArray(m.files) ? m.files.map(checkedFile) : [],
         reasoning: text(m.reasoning),
         calls: Array.isArray(m.calls) ? m.calls.map(checkedCall) : [],
         callId: text(m.callId),
@@ -47,6 +52,7 @@ function checkedConversation(c) {
     return {
         id: /^[0-9a-f-]{36}$/.test(c.id) ? c.id : newId(),
         title: text(c.title).slice(0, 200),
+        isNamed: c.isNamed === true, /* by the user; else the title is the start of the first message */
         system: text(c.system),
         updated: Number.isFinite(c.updated) ? c.updated : Date.now(),
         messages: c.messages.map(checkedMessage).filter(Boolean),
@@ -73,9 +79,31 @@ export class Store {
 
     create() {
         const empty = this.conversations.find((c) => !c.messages.length && !c.system);
-        this.current = empty || { id: newId(), title: '', system: '', updated: Date.now(), messages: [] };
+        this.current = empty || { id: newId(), title: '', isNamed: false, system: '', updated: Date.now(), messages: [] };
         if (!empty) this.conversations.unshift(this.current);
         return this.current;
+    }
+
+    /* An empty title is again the start of the first message. */
+    rename(conversation, title) {
+        conversation.title = title.trim().slice(0, 200);
+        conversation.isNamed = !!conversation.title;
+        if (!conversation.isNamed) this.#setTitle(conversation);
+    }
+
+    #setTitle(conversation) {
+        const first = conversation.messages.find((m) => m.role === 'user');
+        if (first && !conversation.isNamed) conversation.title = (first.content.trim() || first.files[0]?.name || '').slice(0, 60);
+    }
+
+    /* Returns the conversations with all words of the query in their title, system prompt or messages. */
+    matching(query) {
+        const words = query.toLowerCase().split(/\s+/).filter(Boolean);
+        if (!words.length) return this.conversations;
+        return this.conversations.filter((c) => {
+            const all = [c.title, c.system, ...c.messages.map((m) => m.content)].join('\n').toLowerCase();
+            return words.every((w) => all.includes(w));
+        });
     }
 
     select(id) {
@@ -94,8 +122,7 @@ export class Store {
 
     touch(conversation) {
         conversation.updated = Date.now();
-        const first = conversation.messages.find((m) => m.role === 'user');
-        if (first) conversation.title = first.content.trim().slice(0, 60);
+        this.#setTitle(conversation);
         this.conversations.sort((a, b) => b.updated - a.updated);
     }
 

@@ -25,6 +25,17 @@ function callBox(call) {
         node('pre', {}, node('code', {}, pretty(call.arguments))));
 }
 
+function fileBox(file) {
+    return node('details', { class: 'file' }, node('summary', {}, file.name), node('pre', {}, node('code', {}, file.text)));
+}
+
+function greeting(model) {
+    return node('div', { class: 'greeting' },
+        node('h2', {}, model || 'Antigravity'),
+        node('p', {}, model ? 'What would you like to know?' : 'The server has not named its models yet.'),
+        node('p', { class: 'note' }, 'Messages and answers stay between this browser and your server.'));
+}
+
 export class Transcript {
     /* actions: retry(index), edit(index, text), answerCalls(index, texts) */
     constructor(root, actions) {
@@ -38,10 +49,13 @@ export class Transcript {
         new ResizeObserver(() => this.#scroll()).observe(root);
     }
 
-    show(conversation, isBusy) {
+    /* model: the name for the greeting of an empty conversation. */
+    show(conversation, isBusy, model = this.model) {
         this.conversation = conversation;
         this.isBusy = isBusy;
+        this.model = model;
         this.root.replaceChildren(...conversation.messages.map((m, i) => this.#article(m, i)));
+        if (!conversation.messages.length) this.root.append(greeting(model));
         this.#scroll();
     }
 
@@ -75,6 +89,7 @@ export class Transcript {
         return node('article', { class: `message ${message.role}${streams ? ' streaming' : ''}`, 'aria-label': NAMES[message.role] },
             node('h3', {}, NAMES[message.role]),
             reasoningBox(message, reasoningOpen),
+            ...(message.files || []).map(fileBox),
             body,
             ...message.calls.map(callBox),
             message.note ? node('p', { class: 'error', role: isLast ? 'alert' : null }, message.note) : null,

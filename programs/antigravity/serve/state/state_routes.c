@@ -3,6 +3,7 @@
 #include "../../support/json_out.h"
 #include "../request/http_request.h"
 #include "../request/routes.h"
+#include "../system.h"
 
 #include <string.h>
 
@@ -57,11 +58,14 @@ static void reply_kv(serve_http_request *http) {
     session_list sessions = {json_array(), http_scope(http)};
     if (sessions.list) ag_serving_each_session(http_serving(http), add_session, &sessions);
     ag_serving_get_stats(http_serving(http), &s);
-    http_reply_json(http, 200,
-                    JSON_OBJECT({"object", json_string("list")}, {"data", sessions.list},
-                                {"memory", JSON_OBJECT({"limit", json_integer(s.memory_limit)},
-                                                       {"used", json_integer(s.memory_used)},
-                                                       {"peak", json_integer(s.memory_peak)})}));
+    http_reply_json(
+        http, 200,
+        JSON_OBJECT(
+            {"object", json_string("list")}, {"data", sessions.list},
+            {"memory", JSON_OBJECT({"limit", json_integer(s.memory_limit)},
+                                   {"machine", json_integer((json_int_t)system_memory_bytes())},
+                                   {"used", json_integer(s.memory_used)},
+                                   {"peak", json_integer(s.memory_peak)})}));
 }
 
 /* ---- /presets ---- */
