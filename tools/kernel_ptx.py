@@ -52,6 +52,10 @@ def list_variants():
     for queries in (4, 16):
         for more in ("", " -DWINDOW=1 -DSOFTCAP=1"):
             variants.append(("attention", f"-DQUERIES={queries} -DWG=128{more}", 75))
+    for dim, k_type, v_type, more in ((64, 1, 1, ""), (128, 1, 1, ""), (64, 7, 7, ""), (128, 7, 5, ""),
+                                      (64, 1, 1, " -DWINDOW=1 -DSOFTCAP=1"), (128, 1, 1, " -DWINDOW=1")):
+        options = f"-DDIM={dim} -DWARPS=4 -DK_TYPE={k_type} -DV_TYPE={v_type}{more}"  # f16, q8_0, q4_0
+        variants.append(("attention_mma", options, 80))
     for dtype in ("f32", "f16", "bf16"):
         variants.append(("matvec", f"-DWTYPE=WEIGHT_{dtype} -DINT_DOT=0 -DLANES=32 -DTEAMS=4 -DTEAM_ROWS=2", 75))
         variants.append(("matmul_tile", f"-DWTYPE=WEIGHT_{dtype} -DTILE_M=64 -DTILE_N=64", 75))

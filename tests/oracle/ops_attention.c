@@ -140,7 +140,7 @@ typedef struct attention {
     guarded out, q, k, v;
     guarded sinks;                                     /* [HEADS]; no buffer: none */
     uint32_t until[MAX_QUERIES], from[2][MAX_QUERIES]; /* ranges of both sequences */
-    bool windows, most, only;
+    bool windows, most, only, unscored;
     float score_start; /* value of each score before the call */
     float *scores;     /* [KV_HEADS, n + SCORE_MARGIN] */
     guarded held;      /* [n, KV_HEADS]; no buffer if they stay on the host */
@@ -236,7 +236,7 @@ static void attend(attention *a, oracle_run *run) {
          .visible_from = a->windows ? a->from[1] : NULL,
          .score_max = a->most,
          .score_only = a->only,
-         .scores = a->scores,
+         .scores = a->unscored ? NULL : a->scores,
          .score_row0 = a->score_row0,
          .score_stride = stride},
     };
@@ -315,12 +315,13 @@ bool oracle_attention_fits_tiles(ag_dtype type, size_t m, size_t k) {
     return type != AG_F32 && m * GROUP >= 32 && k % 32 == 0;
 }
 
-typedef enum score_kind { SUMS, MOST, ONLY } score_kind;
+typedef enum score_kind { SUMS, MOST, ONLY, NONE } score_kind;
 
 static void run_with(const oracle_case *c, oracle_run *run, bool windows, float softcap,
                      score_kind kind, bool sinks) {
     attention a = {.c = c, .windows = windows, .most = kind == MOST, .only = kind == ONLY};
-    a.score_row0 = a.only ? 0 : c->m / 2;
+    a.unscored = kind == NONE;
+    a.score_row0 = a.unscored ? c->m : a.only ? 0 : c->m / 2;
     a.score_start = a.most ? 1 / (float)c->n : 1; /* some weights are above it */
     a.params = (ag_attention_params){8 / sqrtf((float)c->k), softcap, NULL};
     const ag_shape rows = ag_shape_3d(2 * c->m, HEADS, c->k);
@@ -338,7 +339,7 @@ static void run_with(const oracle_case *c, oracle_run *run, bool windows, float 
     if (a.only) share_ranges(&a);
     else set_ranges(&a, run);
     /* Sums in the backend's memory are of calls without windows and caps so far. */
-    if (ag_keeps_scores(run->be, c->k) && !a.only) {
+    if (ag_keeps_scores(run->be, c->k) && !a.only && !a.unscored) {
         a.held = guarded_make(run, AG_F32, ag_shape_2d(c->n, KV_HEADS), 0, DATA_PLAIN);
     }
     for (uint32_t h = 0; h < KV_HEADS; h++) a.scored[h] = (uint32_t)c->n / 2 + h;
@@ -405,4 +406,16 @@ void oracle_attention_weights(const oracle_case *c, oracle_run *run) {
 
 void oracle_attention_weights_softcap(const oracle_case *c, oracle_run *run) {
     run_case(c, run, true, 3, ONLY);
+}
+
+void oracle_attention_unscored(const oracle_case *c, oracle_run *run) {
+    run_case(c, run, false, 0, NONE);
+}
+
+void oracle_attention_window_unscored(const oracle_case *c, oracle_run *run) {
+    run_case(c, run, true, 0, NONE);
+}
+
+void oracle_attention_window_softcap_unscored(const oracle_case *c, oracle_run *run) {
+    run_case(c, run, true, 3, NONE);
 }

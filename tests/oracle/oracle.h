@@ -167,6 +167,9 @@ void oracle_attention_sinks_most(const oracle_case *c, oracle_run *run);
 void oracle_attention_sinks_weights(const oracle_case *c, oracle_run *run);
 void oracle_attention_weights(const oracle_case *c, oracle_run *run);
 void oracle_attention_weights_softcap(const oracle_case *c, oracle_run *run);
+void oracle_attention_unscored(const oracle_case *c, oracle_run *run);
+void oracle_attention_window_unscored(const oracle_case *c, oracle_run *run);
+void oracle_attention_window_softcap_unscored(const oracle_case *c, oracle_run *run);
 /* Returns whether matrix units would run a case with m queries and heads of k values. */
 bool oracle_attention_fits_tiles(ag_dtype type, size_t m, size_t k);
 

@@ -91,9 +91,10 @@ static const ag_backend_ops opencl_ops = {
 static void write_description(ag_cl_backend *cl) {
     const ag_cl_device *d = &cl->device;
     snprintf(cl->description, sizeof cl->description,
-             "opencl: %s (%s), %u compute units, %llu MiB, %s%s%s", d->name, ag_cl_device_kind(d),
+             "opencl: %s (%s), %u compute units, %llu MiB, %s%s%s%s", d->name, ag_cl_device_kind(d),
              (unsigned)d->compute_units, (unsigned long long)(d->global_bytes >> 20), d->driver,
-             cl->zero_copy ? ", memory shared with the host" : "", cl->vendor.description);
+             cl->zero_copy ? ", memory shared with the host" : "", cl->mma ? ", tensor cores" : "",
+             cl->vendor.description);
 }
 
 /* Returns the compute capability times 10; 0 for other vendors' devices. */
@@ -126,6 +127,7 @@ static void choose_kernels(ag_cl_backend *cl) {
     cl->int_dot = ag_cl_is_on(sw->int_dot, capability >= 61 || cl->vendor.dot);
     cl->mma = ag_cl_is_on(sw->mma, capability >= 80);
     cl->mma_local = mma_local(cl, capability);
+    cl->mma_attention = sw->mma == AG_CL_ON; /* has not run on a GPU */
     if (sw->units) cl->device.compute_units = sw->units;
 }
 

@@ -11,7 +11,8 @@
 #include <math.h>
 #include <stdio.h>
 
-static const char file[] = "attention.cl";
+static const char file[] = "attention.cl", mma_file[] = "attention_mma.cl";
+enum { MMA_WARPS = 4, MMA_QUERIES = 16 * MMA_WARPS, MMA_WG = 32 * MMA_WARPS, MMA_MAX_DIM = 128 };
 enum { CPU_WG = 64, MOST_DIM = 256 };
 enum { FEW_QUERIES = 4 }; /* queries of a work-group for one row, and on processors */
 enum { CPU_SPAN = 512, VALUES_BYTES = 64 << 20, PAIR = 2 * sizeof(float) };
@@ -28,6 +29,7 @@ typedef struct work {
     uint32_t n_blocks, span, n_spans;
     size_t queries, wg; /* queries and work-items of a work-group */
     size_t pass;        /* rows computed at a time */
+    bool mma;           /* on tensor cores */
     cl_mem scratch;
     size_t joined_at, stats_at, values_at, sums_at, bytes;
 } work;
@@ -61,12 +63,30 @@ static void layout_work(work *w) {
     if (w->seq->scores) w->bytes += pages(w->kv->n_kv_heads * w->n_slots * sizeof(float) + 1);
 }
 
+static bool is_mma_type(ag_dtype type, size_t dim) {
+    return type == AG_F16 ||
+           ((type == AG_Q8_0 || type == AG_Q4_0) && dim % ag_dtype_block(type) == 0);
+}
+
+/* Returns whether tensor cores are used: for enough queries, if there are no sinks, and if no
+ * attention weights are needed, which would be computed from scores that were rounded otherwise. */
+static bool fits_mma(const work *w) {
+    const bool is_scored = w->seq->scores || w->seq->device_scores;
+    return w->cl->mma_attention && w->cl->device.max_group >= MMA_WG && !is_scored &&
+           !w->params->sinks && w->dim % 16 == 0 && w->dim <= MMA_MAX_DIM &&
+           w->q->offset % 16 == 0 && w->out->offset % 8 == 0 &&
+           w->seq->n_rows * w->group >= MMA_QUERIES / 2 && is_mma_type(w->kv->k_type, w->dim) &&
+           is_mma_type(w->kv->v_type, w->dim);
+}
+
 static ag_status choose_sizes(work *w) {
     w->n_slots = ag_kv_view_max_slots(w->kv);
     w->n_blocks = (w->n_slots + AG_KV_BLOCK - 1) / AG_KV_BLOCK;
     const ag_cl_sizes *sizes = &w->cl->sizes;
     w->queries = w->cl->is_gpu && w->seq->n_rows > 1 ? sizes->attention_queries : FEW_QUERIES;
     w->wg = w->cl->is_gpu ? sizes->attention_wg : CPU_WG;
+    w->mma = fits_mma(w);
+    if (w->mma) w->queries = MMA_QUERIES;
     w->span = span_of(w);
     w->n_spans = count_spans(w);
     layout_work(w);
@@ -119,11 +139,23 @@ static ag_status begin_kernel(const work *w, ag_cl_launch *l, const char *kernel
     return ag_cl_begin(l, w->cl, file, kernel, options);
 }
 
+/* Begins a launch of the kernel `attend`. */
+static ag_status begin_attend(const work *w, ag_cl_launch *l) {
+    if (!w->mma) return begin_kernel(w, l, "attend", w->queries, true);
+    char options[144];
+    snprintf(options, sizeof options, "-DDIM=%zu -DWARPS=%d -DK_TYPE=%d -DV_TYPE=%d%s%s", w->dim,
+             (int)MMA_WARPS, (int)w->kv->k_type, (int)w->kv->v_type,
+             w->seq->visible_from ? " -DWINDOW=1" : "",
+             w->params->softcap > 0 ? " -DSOFTCAP=1" : "");
+    return ag_cl_begin(l, w->cl, mma_file, "attend", options);
+}
+
 static ag_status attend_spans(const work *w, size_t row, size_t n_rows) {
     const bool direct = w->n_spans == 1;
     const size_t chunks = (n_rows * w->group + w->queries - 1) / w->queries;
     ag_cl_launch l;
-    AG_TRY(begin_kernel(w, &l, "attend", w->queries, true));
+    const size_t wg = w->mma ? MMA_WG : w->wg;
+    AG_TRY(begin_attend(w, &l));
     if (direct) arg_rows(w, &l, w->out, row);
     else ag_cl_arg_part(&l, w->scratch, w->values_at);
     ag_cl_arg_part(&l, w->scratch, direct ? w->joined_at + row * w->heads * PAIR : w->stats_at);
@@ -135,8 +167,8 @@ static ag_status attend_spans(const work *w, size_t row, size_t n_rows) {
     ag_cl_arg_u32(&l, w->span);
     ag_cl_arg_u32(&l, w->n_spans);
     arg_sinks(w, &l);
-    return ag_cl_enqueue(&l, 3, (size_t[]){w->n_spans * w->wg, w->kv->n_kv_heads, chunks},
-                         (size_t[]){w->wg, 1, 1});
+    return ag_cl_enqueue(&l, 3, (size_t[]){w->n_spans * wg, w->kv->n_kv_heads, chunks},
+                         (size_t[]){wg, 1, 1});
 }
 
 static ag_status merge_rows(const work *w, size_t row, size_t n_rows) {

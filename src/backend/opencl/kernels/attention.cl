@@ -6,8 +6,8 @@
  * with WINDOW from its row's `from` on. The slots of a sequence are divided into spans. `attend`
  * writes for each query and span the largest score, the sum of exp(score - largest) and the
  * weighted values; `merge` joins the spans. */
+#include "attention_params.cl"
 #include "kv_load.cl"
-#include "kv_table.cl"
 #include "reduce.cl"
 
 #ifndef QUERIES
@@ -31,14 +31,6 @@
 #endif
 #define FOURS (QUERIES / 4)
 enum { MOST_DIM = 256 };
-
-/* until, from: [n_rows] positions; `from` is only read with WINDOW. */
-#define CACHE_PARAMS                                                                         \
-    KV_TABLE_PARAMS, ulong p_at, __global const uchar *slots_of, ulong slots_at, uint heads, \
-        uint group, uint dim, uint n_rows, __global const uchar *until, ulong until_at,      \
-        __global const uchar *from, ulong from_at, float cap
-
-#define UINTS(p, at) ((__global const uint *)((p) + (at)))
 
 static inline float4 capped4(float4 score, float cap) {
     return SOFTCAP ? cap * tanh(score / cap) : score;
