@@ -5,7 +5,7 @@
 
 #include "cli.h"
 
-static inline double number(json_t *object, const char *key) {
+static inline double number(const json_t *object, const char *key) {
     json_t *v = json_object_get(object, key);
     if (!json_is_number(v)) fail_msg("no number \"%s\"", key);
     return json_number_value(v);
