@@ -173,7 +173,7 @@ static void mixed_items_match_single_sessions(void **state) {
     (void)state;
     print_message("seed %u\n", seed);
     srand(seed);
-    for (size_t m = 0; m < N_MODELS; m++) {
+    for (size_t m = 0; m < n_models; m++) {
         use(m);
         run_mixtures(7, is_short ? 2 : backend_name ? 6 : 12);
         if (!backend_name && m % test_stride() == 0) run_mixtures(MOST_SESSIONS, 3);
@@ -277,7 +277,7 @@ static void heed_verdict(drafted *d, size_t n) {
 static void drafts_do_not_change_the_text(void **state) {
     (void)state;
     srand(seed);
-    for (size_t m = 0; m < N_MODELS; m++) {
+    for (size_t m = 0; m < n_models; m++) {
         drafted texts[N_TEXTS];
         ag_error err;
         use(m);

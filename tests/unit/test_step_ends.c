@@ -136,7 +136,7 @@ static void full_session_fails_the_step(void **state) {
 
 static void any_session_cancels_a_step(void **state) {
     (void)state;
-    for (size_t m = 0; m < N_MODELS; m++) {
+    for (size_t m = 0; m < n_models; m++) {
         use(m);
         rig r = make_rig();
         ag_session_cancel(r.s[1]);
