@@ -15,12 +15,18 @@ static bool report_progress(void *user, uint64_t done, uint64_t total) {
     return !l->progress || l->progress(l->progress_user, done, total);
 }
 
-/* Loads the weights with `backend`. */
+/* Loads the weights with `backend`, and makes the workspace. */
 static void load(ag_model_loader *l, ag_backend *backend) {
     ag_model_params params = l->model->load;
     params.progress = report_progress;
     params.progress_user = l;
     l->status = ag_model_load(backend, l->model->path, &params, &l->loaded, &l->error);
+    if (l->status != AG_OK) return;
+    ag_model_set_backend(l->loaded, l->backend);
+    l->status = ag_model_reserve(l->loaded, l->rows, l->seqs, &l->error);
+    if (l->status == AG_OK) return;
+    ag_model_destroy(l->loaded);
+    l->loaded = NULL;
 }
 
 static void end_load(ag_model_loader *l) {
@@ -36,7 +42,6 @@ static void *loader_main(void *user) {
     ag_os_thread_lower_priority(); /* also of the backend's threads */
     l->status = ag_backend_open_loader(l->backend, &backend, &l->error);
     if (l->status == AG_OK) load(l, backend);
-    if (l->loaded) ag_model_set_backend(l->loaded, l->backend);
     ag_backend_destroy(backend);
     end_load(l);
     return NULL;

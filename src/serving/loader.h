@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loader: loads the weights of one model at a time on a thread of its own, while the engine thread
- * runs requests of other models. Its threads have a low priority, so that those requests keep most
- * of the cores. A backend that prepares weights only on the engine's thread blocks it for the
- * load. Functions and fields belong to the engine thread unless they say otherwise. */
+/* Loader: loads the weights of one model at a time, and makes its workspace, on a thread of its
+ * own, while the engine thread runs requests of other models. Its threads have a low priority, so
+ * that those requests keep most of the cores. A backend that prepares weights only on the engine's
+ * thread blocks it for the load. Functions and fields belong to the engine thread unless they say
+ * otherwise. */
 #ifndef AG_SERVING_LOADER_H
 #define AG_SERVING_LOADER_H
 
@@ -18,6 +19,7 @@ typedef struct ag_model_loader {
     ag_condition *work;     /* wakes the engine thread */
     ag_served_model *model; /* NULL: no load */
     uint64_t n_bytes;       /* planned bytes of the weights */
+    size_t rows, seqs;      /* size of the workspace */
     ag_os_thread thread;
     bool has_thread, is_done;
     ag_progress_fn progress; /* the caller's; NULL: none */

@@ -160,14 +160,11 @@ void ag_serving_remove_model(ag_serving *s, ag_served_model *m) {
 
 /* ---- weights ---- */
 
-/* Reserves what the largest step needs, so that no step allocates. */
+/* Reserves what the largest step needs besides the workspace, so that no step allocates. */
 static ag_status reserve_steps(ag_serving *s, ag_served_model *m, ag_error *err) {
-    const size_t max = s->params.max_running;
-    const size_t rows = s->params.step_rows > max ? s->params.step_rows : max;
     ag_session_params p = m->session;
     ag_session *session;
     p.prefill_chunk = ag_prompt_chunk(&s->params);
-    AG_TRY(ag_model_reserve(m->model, rows, max, err));
     AG_TRY(ag_session_create(m->model, &p, &session, err));
     ag_status st = ag_session_reserve_rows(session, ag_prompt_chunk(&s->params), err);
     ag_session_destroy(session);
@@ -194,9 +191,10 @@ static ag_status use_weights(ag_serving *s, ag_served_model *m, ag_model *loaded
         ag_served_model_unload(m);
         return st;
     }
-    const uint64_t used = own_bytes(s);
-    const uint64_t resident = used > used_before ? used - used_before : 0;
-    m->base_bytes = ag_model_memory_bytes(loaded) + ag_memory_bytes_in_use(mem) - before;
+    const uint64_t workspace = ag_buffer_size(loaded->workspace.storage), used = own_bytes(s);
+    const uint64_t resident = workspace + (used > used_before ? used - used_before : 0);
+    m->base_bytes =
+        ag_model_memory_bytes(loaded) + workspace + ag_memory_bytes_in_use(mem) - before;
     m->scratch_remaining = m->scratch_bytes > resident ? m->scratch_bytes - resident : 0;
     m->touched_rows = 0;
     m->used_at = ag_now_s();

@@ -329,6 +329,8 @@ static void init_parts(ag_serving *s) {
     s->prefixes.files.store = &s->prefixes.store;
     s->budget.prefixes = &s->prefixes;
     s->budget.loader = &s->loader;
+    s->loader.seqs = s->params.max_running;
+    s->loader.rows = s->params.step_rows > s->loader.seqs ? s->params.step_rows : s->loader.seqs;
     s->loader.mutex = &s->lock;
     s->loader.work = &s->work;
     for (size_t i = 0; i < AG_SERVING_MAX_LOADS; i++) s->load_times[i] = -INFINITY;
