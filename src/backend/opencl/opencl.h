@@ -87,8 +87,7 @@ struct ag_cl_backend {
         uint32_t tables;             /* uploads of block tables */
     } counts;                        /* for tests */
     bool token_refused;              /* a launch failed on this device: use single operations */
-    bool mma;                        /* products of many rows on tensor cores */
-    bool mma_attention;              /* attention of many queries on tensor cores */
+    bool mma;                        /* products and attention of many rows on tensor cores */
     bool mma_checked;                /* ag_cl_mma_check() has run */
     size_t mma_local;                /* local memory for a work-group of them, bytes */
     bool zero_copy;                  /* buffers are in memory that host and device share */

@@ -13,6 +13,7 @@
 
 static const char file[] = "attention.cl", mma_file[] = "attention_mma.cl";
 enum { MMA_WARPS = 4, MMA_QUERIES = 16 * MMA_WARPS, MMA_WG = 32 * MMA_WARPS, MMA_MAX_DIM = 128 };
+enum { MMA_MIN_BLOCKS = 8 }; /* of a span, if there are groups for all compute units */
 enum { CPU_WG = 64, MOST_DIM = 256 };
 enum { FEW_QUERIES = 4 }; /* queries of a work-group for one row, and on processors */
 enum { CPU_SPAN = 512, VALUES_BYTES = 64 << 20, PAIR = 2 * sizeof(float) };
@@ -42,8 +43,10 @@ static uint32_t span_of(const work *w) {
     if (!w->cl->is_gpu) return CPU_SPAN;
     const size_t groups =
         w->kv->n_kv_heads * ((w->seq->n_rows * w->group + w->queries - 1) / w->queries);
-    const size_t wanted = 4 * (size_t)w->cl->device.compute_units / (groups ? groups : 1) + 1;
-    const size_t blocks = (w->n_blocks + wanted - 1) / wanted;
+    const size_t units = w->cl->device.compute_units;
+    const size_t wanted = 4 * units / (groups ? groups : 1) + 1;
+    size_t blocks = (w->n_blocks + wanted - 1) / wanted;
+    if (w->mma && groups >= units && blocks < MMA_MIN_BLOCKS) blocks = MMA_MIN_BLOCKS;
     return (uint32_t)(blocks ? blocks : 1) * AG_KV_BLOCK;
 }
 
@@ -72,10 +75,10 @@ static bool is_mma_type(ag_dtype type, size_t dim) {
  * which would be computed from scores that were rounded otherwise. */
 static bool fits_mma(const work *w) {
     const bool is_scored = w->seq->scores || w->seq->device_scores;
-    return w->cl->mma_attention && w->cl->device.max_group >= MMA_WG && !is_scored &&
-           w->dim % 16 == 0 && w->dim <= MMA_MAX_DIM && w->q->offset % 16 == 0 &&
-           w->out->offset % 8 == 0 && w->seq->n_rows * w->group >= MMA_QUERIES / 2 &&
-           is_mma_type(w->kv->k_type, w->dim) && is_mma_type(w->kv->v_type, w->dim);
+    return w->cl->mma && w->cl->device.max_group >= MMA_WG && !is_scored && w->dim % 16 == 0 &&
+           w->dim <= MMA_MAX_DIM && w->q->offset % 16 == 0 && w->out->offset % 8 == 0 &&
+           w->seq->n_rows * w->group >= MMA_QUERIES / 2 && is_mma_type(w->kv->k_type, w->dim) &&
+           is_mma_type(w->kv->v_type, w->dim);
 }
 
 static ag_status choose_sizes(work *w) {
