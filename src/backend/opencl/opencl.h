@@ -69,6 +69,10 @@ struct ag_cl_backend {
         cl_mem mem; /* owned; NULL before first use */
         size_t n;   /* zeros: finished work-groups of tiles that share k (ops_matmul_mma.c) */
     } tile_counts;
+    struct {
+        unsigned char *memory; /* owned; tables of several sequences (ops_attention.c) */
+        size_t bytes;
+    } joined;
     ag_cl_loading *loading;     /* owned; NULL until a weight is prepared */
     uint32_t n_threads;         /* host threads for loading; 0: the usable cores */
     ag_cl_steps *steps;         /* owned; NULL until a token is decoded */

@@ -26,6 +26,7 @@ static void cl_destroy(ag_backend *b) {
     if (cl->context) (void)cl->api.clReleaseContext(cl->context);
     ag_cl_api_close(&cl->api);
     ag_cl_switches_release(&cl->switches);
+    ag_free(cl->joined.memory);
     ag_free(cl);
 }
 
