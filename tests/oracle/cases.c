@@ -79,8 +79,9 @@ static const size block_attention_sizes[] = {{1, 1, 32},    {3, 127, 32},  {1, 1
                                              {33, 300, 64}, {11, 513, 32}, {64, 600, 96}};
 static const size weights_sizes[] = {{1, 1, 1},    {3, 127, 17},  {9, 129, 40},
                                      {9, 700, 64}, {33, 300, 64}, {40, 600, 128}};
-static const size unscored_sizes[] = {{3, 127, 17}, {13, 257, 80}, {33, 300, 64}, {22, 700, 128}};
-static const size block_unscored_sizes[] = {{33, 300, 64}, {12, 600, 96}};
+static const size unscored_sizes[] = {{1, 1, 16},    {1, 300, 40},  {3, 127, 17},
+                                      {13, 257, 80}, {33, 300, 64}, {22, 700, 128}};
+static const size block_unscored_sizes[] = {{1, 129, 96}, {33, 300, 64}, {12, 600, 96}};
 static const size softcap_sizes[] = {{1, 140, 64}, {3, 127, 17}, {33, 300, 64}};
 static const size most_sizes[] = {{1, 1, 1}, {3, 127, 17}, {17, 140, 64}, {33, 600, 64}};
 static const size block_softcap_sizes[] = {{1, 140, 64}, {33, 300, 64}};

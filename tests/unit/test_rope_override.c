@@ -212,8 +212,9 @@ static void rejects_values_out_of_range_and_without_effect(void **state) {
     ag_model_info info;
     ag_model_params params = ag_model_defaults();
     params.rope.freq_scale = 0.5;
-    assert_int_equal(ag_model_inspect(AG_GOLDEN_MODELS "/gqa-llama3rope-sharded", &params, &info, &err),
-                     AG_UNSUPPORTED);
+    assert_int_equal(
+        ag_model_inspect(AG_GOLDEN_MODELS "/gqa-llama3rope-sharded", &params, &info, &err),
+        AG_UNSUPPORTED);
     assert_non_null(strstr(err.msg, "scaling, llama3, cannot be replaced"));
 }
 

@@ -76,16 +76,17 @@ static table_entry *find_entry(ag_cl_kv_tables *t, const ag_kv_block *of, size_t
 /* Uploads t->made [n] unless the device has it, and writes its offset in words to *at. */
 static ag_status keep_table(ag_cl_backend *cl, const ag_cl_kv_rows *rows, size_t n, size_t *at) {
     ag_cl_kv_tables *t = cl->kv_tables;
+    const ag_kv_block *key = rows->key ? rows->key : rows->blocks;
     AG_TRY(need_words(cl, t, n));
-    table_entry *p = find_entry(t, rows->blocks, rows->n_rows);
+    table_entry *p = find_entry(t, key, rows->n_rows);
     if (!p->of || p->n < n) {
         const size_t n_aligned = (n + ALIGN_WORDS - 1) / ALIGN_WORDS * ALIGN_WORDS;
         if (t->used + n_aligned > t->n_words || t->n_entries == MAX_TABLES / 2) {
             forget_all(t);
-            p = find_entry(t, rows->blocks, rows->n_rows);
+            p = find_entry(t, key, rows->n_rows);
         }
         t->n_entries += !p->of;
-        *p = (table_entry){.of = rows->blocks, .n_rows = rows->n_rows, .at = t->used, .n = n};
+        *p = (table_entry){.of = key, .n_rows = rows->n_rows, .at = t->used, .n = n};
         t->used += n_aligned;
     } else if (memcmp(t->words + p->at, t->made, n * sizeof *t->made) == 0) {
         *at = p->at * sizeof *t->made;

@@ -69,6 +69,10 @@ struct ag_cl_backend {
         cl_mem mem; /* owned; NULL before first use */
         size_t n;   /* zeros: finished work-groups of tiles that share k (ops_matmul_mma.c) */
     } tile_counts;
+    struct {
+        unsigned char *memory; /* owned; tables of several sequences (ops_attention.c) */
+        size_t bytes;
+    } joined;
     ag_cl_loading *loading;     /* owned; NULL until a weight is prepared */
     uint32_t n_threads;         /* host threads for loading; 0: the usable cores */
     ag_cl_steps *steps;         /* owned; NULL until a token is decoded */
@@ -87,8 +91,7 @@ struct ag_cl_backend {
         uint32_t tables;             /* uploads of block tables */
     } counts;                        /* for tests */
     bool token_refused;              /* a launch failed on this device: use single operations */
-    bool mma;                        /* products of many rows on tensor cores */
-    bool mma_attention;              /* attention of many queries on tensor cores */
+    bool mma;                        /* products and attention of many rows on tensor cores */
     bool mma_checked;                /* ag_cl_mma_check() has run */
     size_t mma_local;                /* local memory for a work-group of them, bytes */
     bool zero_copy;                  /* buffers are in memory that host and device share */

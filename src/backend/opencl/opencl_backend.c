@@ -26,6 +26,7 @@ static void cl_destroy(ag_backend *b) {
     if (cl->context) (void)cl->api.clReleaseContext(cl->context);
     ag_cl_api_close(&cl->api);
     ag_cl_switches_release(&cl->switches);
+    ag_free(cl->joined.memory);
     ag_free(cl);
 }
 
@@ -127,7 +128,6 @@ static void choose_kernels(ag_cl_backend *cl) {
     cl->int_dot = ag_cl_is_on(sw->int_dot, capability >= 61 || cl->vendor.dot);
     cl->mma = ag_cl_is_on(sw->mma, capability >= 80);
     cl->mma_local = mma_local(cl, capability);
-    cl->mma_attention = sw->mma == AG_CL_ON; /* has not run on a GPU */
     if (sw->units) cl->device.compute_units = sw->units;
 }
 

@@ -84,6 +84,7 @@ ag_status ag_cl_kv_write(ag_backend *b, const ag_kv_view *kv, const ag_tensor *k
  * `blocks`. They are in at most AG_KV_BUFFERS buffers. */
 typedef struct ag_cl_kv_rows {
     const ag_kv_block *blocks;
+    const ag_kv_block *key; /* identifies the table if `blocks` changes; NULL: blocks */
     size_t n_rows, per_row;
     uint32_t n_blocks;
 } ag_cl_kv_rows;

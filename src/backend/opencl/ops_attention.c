@@ -10,14 +10,16 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 static const char file[] = "attention.cl", mma_file[] = "attention_mma.cl";
 enum { MMA_WARPS = 4, MMA_QUERIES = 16 * MMA_WARPS, MMA_WG = 32 * MMA_WARPS, MMA_MAX_DIM = 128 };
+enum { MMA_MIN_BLOCKS = 8 }; /* minimum of a span, if there are groups for all compute units */
 enum { CPU_WG = 64, MOST_DIM = 256 };
 enum { FEW_QUERIES = 4 }; /* queries of a work-group for one row, and on processors */
 enum { CPU_SPAN = 512, VALUES_BYTES = 64 << 20, PAIR = 2 * sizeof(float) };
 
-/* One sequence of a call. */
+/* One sequence of a call, or several of one row each. */
 typedef struct work {
     ag_cl_backend *cl;
     const ag_attention_seq *seq;
@@ -25,6 +27,9 @@ typedef struct work {
     const ag_tensor *out, *q;
     const ag_attention_params *params;
     size_t heads, group, dim; /* query heads; query heads of a KV head */
+    bool many;                /* kv has the KV heads of each row's sequence */
+    uint32_t kv_heads;        /* KV heads of one sequence */
+    const ag_kv_block *key;   /* identifies the table of blocks */
     uint32_t n_slots;         /* slots of the longest KV head */
     uint32_t n_blocks, span, n_spans;
     size_t queries, wg; /* queries and work-items of a work-group */
@@ -36,14 +41,21 @@ typedef struct work {
 
 static size_t pages(size_t bytes) { return ag_cl_items(bytes, 256); }
 
+/* Returns the groups of queries of a KV head. */
+static size_t count_chunks(const work *w, size_t n_rows) {
+    if (w->many) return n_rows * ((w->group + w->queries - 1) / w->queries);
+    return (n_rows * w->group + w->queries - 1) / w->queries;
+}
+
 /* Returns the slots of a span: small enough to keep the device busy. It is constant on processors,
  * so that a row's result does not depend on other rows. */
 static uint32_t span_of(const work *w) {
     if (!w->cl->is_gpu) return CPU_SPAN;
-    const size_t groups =
-        w->kv->n_kv_heads * ((w->seq->n_rows * w->group + w->queries - 1) / w->queries);
-    const size_t wanted = 4 * (size_t)w->cl->device.compute_units / (groups ? groups : 1) + 1;
-    const size_t blocks = (w->n_blocks + wanted - 1) / wanted;
+    const size_t groups = w->kv_heads * count_chunks(w, w->seq->n_rows);
+    const size_t units = w->cl->device.compute_units;
+    const size_t wanted = 4 * units / (groups ? groups : 1) + 1;
+    size_t blocks = (w->n_blocks + wanted - 1) / wanted;
+    if (w->mma && groups >= units && blocks < MMA_MIN_BLOCKS) blocks = MMA_MIN_BLOCKS;
     return (uint32_t)(blocks ? blocks : 1) * AG_KV_BLOCK;
 }
 
@@ -72,7 +84,7 @@ static bool is_mma_type(ag_dtype type, size_t dim) {
  * attention weights are needed, which would be computed from scores that were rounded otherwise. */
 static bool fits_mma(const work *w) {
     const bool is_scored = w->seq->scores || w->seq->device_scores;
-    return w->cl->mma_attention && w->cl->device.max_group >= MMA_WG && !is_scored &&
+    return w->cl->mma && !w->many && w->cl->device.max_group >= MMA_WG && !is_scored &&
            !w->params->sinks && w->dim % 16 == 0 && w->dim <= MMA_MAX_DIM &&
            w->q->offset % 16 == 0 && w->out->offset % 8 == 0 &&
            w->seq->n_rows * w->group >= MMA_QUERIES / 2 && is_mma_type(w->kv->k_type, w->dim) &&
@@ -83,7 +95,8 @@ static ag_status choose_sizes(work *w) {
     w->n_slots = ag_kv_view_max_slots(w->kv);
     w->n_blocks = (w->n_slots + AG_KV_BLOCK - 1) / AG_KV_BLOCK;
     const ag_cl_sizes *sizes = &w->cl->sizes;
-    w->queries = w->cl->is_gpu && w->seq->n_rows > 1 ? sizes->attention_queries : FEW_QUERIES;
+    const bool has_many_queries = w->cl->is_gpu && w->seq->n_rows > 1 && !w->many;
+    w->queries = has_many_queries ? sizes->attention_queries : FEW_QUERIES;
     w->wg = w->cl->is_gpu ? sizes->attention_wg : CPU_WG;
     w->mma = fits_mma(w);
     if (w->mma) w->queries = MMA_QUERIES;
@@ -104,10 +117,15 @@ static void arg_rows(const work *w, ag_cl_launch *l, const ag_tensor *t, size_t 
 /* Sets CACHE_PARAMS of attention.cl for rows [row, row + n_rows). */
 static void arg_cache(const work *w, ag_cl_launch *l, size_t row, size_t n_rows) {
     const ag_kv_view *kv = w->kv;
-    ag_cl_arg_view(l, kv, w->n_blocks, w->scratch);
+    const ag_cl_kv_rows rows = {.blocks = kv->blocks,
+                                .key = w->key,
+                                .n_rows = kv->n_kv_heads,
+                                .per_row = kv->blocks_per_head,
+                                .n_blocks = w->n_blocks};
+    ag_cl_arg_rows(l, &rows, w->scratch);
     ag_cl_arg_u64(l, kv->p_offset);
     ag_cl_arg_staged(l, kv->n_slots, kv->n_kv_heads * sizeof *kv->n_slots);
-    ag_cl_arg_u32(l, kv->n_kv_heads);
+    ag_cl_arg_u32(l, w->kv_heads);
     ag_cl_arg_u32(l, (uint32_t)w->group);
     ag_cl_arg_u32(l, (uint32_t)w->dim);
     ag_cl_arg_u32(l, (uint32_t)n_rows);
@@ -131,8 +149,9 @@ static void arg_sinks(const work *w, ag_cl_launch *l) {
 /* Begins a launch, with the options of the model if it computes scores. */
 static ag_status begin_kernel(const work *w, ag_cl_launch *l, const char *kernel, size_t queries,
                               bool scores) {
-    char options[160];
-    snprintf(options, sizeof options, "-DQUERIES=%zu -DWG=%zu%s%s%s%s", queries, w->wg,
+    char options[176];
+    snprintf(options, sizeof options, "-DQUERIES=%zu -DWG=%zu%s%s%s%s%s", queries, w->wg,
+             scores && w->many ? " -DMANY=1" : "",
              scores && w->seq->visible_from ? " -DWINDOW=1" : "",
              scores && w->params->softcap > 0 ? " -DSOFTCAP=1" : "",
              w->params->sinks ? " -DSINKS=1" : "", ag_cl_vendor_sums(&w->cl->vendor));
@@ -152,7 +171,7 @@ static ag_status begin_attend(const work *w, ag_cl_launch *l) {
 
 static ag_status attend_spans(const work *w, size_t row, size_t n_rows) {
     const bool direct = w->n_spans == 1;
-    const size_t chunks = (n_rows * w->group + w->queries - 1) / w->queries;
+    const size_t chunks = count_chunks(w, n_rows);
     ag_cl_launch l;
     const size_t wg = w->mma ? MMA_WG : w->wg;
     AG_TRY(begin_attend(w, &l));
@@ -167,7 +186,7 @@ static ag_status attend_spans(const work *w, size_t row, size_t n_rows) {
     ag_cl_arg_u32(&l, w->span);
     ag_cl_arg_u32(&l, w->n_spans);
     arg_sinks(w, &l);
-    return ag_cl_enqueue(&l, 3, (size_t[]){w->n_spans * wg, w->kv->n_kv_heads, chunks},
+    return ag_cl_enqueue(&l, 3, (size_t[]){w->n_spans * wg, w->kv_heads, chunks},
                          (size_t[]){wg, 1, 1});
 }
 
@@ -253,6 +272,111 @@ bool ag_cl_keeps_scores(const ag_backend *b, size_t head_dim) {
     return cl->gpu_attention && head_dim <= MOST_DIM;
 }
 
+static work work_of(ag_cl_backend *cl, ag_tensor *out, const ag_tensor *q,
+                    const ag_attention_seq *seq, const ag_attention_params *params) {
+    return (work){.cl = cl,
+                  .seq = seq,
+                  .kv = &seq->kv,
+                  .key = seq->kv.blocks,
+                  .out = out,
+                  .q = q,
+                  .params = params,
+                  .heads = q->shape.dim[1],
+                  .group = q->shape.dim[1] / seq->kv.n_kv_heads,
+                  .kv_heads = seq->kv.n_kv_heads,
+                  .dim = q->shape.dim[2]};
+}
+
+/* ---- several sequences of one row ---- */
+
+static bool is_single(const ag_attention_seq *s) {
+    return s->n_rows == 1 && !s->scores && !s->device_scores;
+}
+
+/* Returns the number of sequences at the start of seqs that one launch can serve. */
+static size_t count_joinable(const ag_attention_seq *seqs, size_t n) {
+    const ag_kv_view *a = &seqs[0].kv;
+    size_t i = 1;
+    for (; i < n && is_single(&seqs[0]) && is_single(&seqs[i]); i++) {
+        const ag_kv_view *b = &seqs[i].kv;
+        if (seqs[i].row0 != seqs[0].row0 + i || a->k_type != b->k_type || a->v_type != b->v_type ||
+            a->n_kv_heads != b->n_kv_heads || a->v_offset != b->v_offset ||
+            a->p_offset != b->p_offset || !seqs[0].visible_from != !seqs[i].visible_from) {
+            break;
+        }
+    }
+    return i;
+}
+
+/* The caches of n sequences as one, with the heads of each after one another. */
+typedef struct joined {
+    ag_kv_block *blocks; /* [n][heads][n_blocks] */
+    uint32_t *slots;     /* [n][heads] */
+    uint32_t *until, *from;
+} joined;
+
+/* Makes room in cl->joined, which grows to the largest request. */
+static ag_status reserve_joined(ag_cl_backend *cl, size_t n, size_t heads, size_t n_blocks,
+                                joined *out) {
+    const size_t blocks = n * heads * n_blocks * sizeof *out->blocks;
+    const size_t bytes = blocks + (n * heads + 2 * n) * sizeof(uint32_t);
+    if (bytes > cl->joined.bytes) {
+        unsigned char *grown = ag_malloc(2 * bytes);
+        if (!grown) return AG_FAIL(&cl->base.err, NOMEM, "tables of %zu sequences", n);
+        ag_free(cl->joined.memory);
+        cl->joined.memory = grown;
+        cl->joined.bytes = 2 * bytes;
+    }
+    out->blocks = (ag_kv_block *)(void *)cl->joined.memory;
+    out->slots = (uint32_t *)(void *)(cl->joined.memory + blocks);
+    out->until = out->slots + n * heads;
+    out->from = out->until + n;
+    return AG_OK;
+}
+
+static void join_sequence(joined *to, const ag_attention_seq *s, size_t i, size_t n_blocks) {
+    const ag_kv_view *kv = &s->kv;
+    for (size_t h = 0; h < kv->n_kv_heads; h++) {
+        const size_t row = i * kv->n_kv_heads + h;
+        const size_t used = ag_kv_blocks_for(kv->n_slots[h]);
+        ag_kv_block *blocks = to->blocks + row * n_blocks;
+        memset(blocks, 0, n_blocks * sizeof *blocks);
+        memcpy(blocks, ag_kv_view_block(kv, h, 0), used * sizeof *blocks);
+        to->slots[row] = kv->n_slots[h];
+    }
+    to->until[i] = s->visible_until[0];
+    to->from[i] = s->visible_from ? s->visible_from[0] : 0;
+}
+
+/* Attends to n sequences of one row in one launch. *taken false: their results need too much
+ * memory. */
+static ag_status attend_many(work *w, const ag_attention_seq *seqs, size_t n, bool *taken) {
+    ag_attention_seq seq = seqs[0];
+    const size_t heads = seq.kv.n_kv_heads;
+    uint32_t max_slots = 0;
+    joined all = {0};
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t slots = ag_kv_view_max_slots(&seqs[i].kv);
+        if (slots > max_slots) max_slots = slots;
+    }
+    const uint32_t n_blocks = ag_kv_blocks_for(max_slots);
+    AG_TRY(reserve_joined(w->cl, n, heads, n_blocks, &all));
+    for (size_t i = 0; i < n; i++) join_sequence(&all, &seqs[i], i, n_blocks);
+    seq.n_rows = n;
+    seq.visible_until = all.until;
+    seq.visible_from = seq.visible_from ? all.from : NULL;
+    seq.kv.blocks = all.blocks;
+    seq.kv.blocks_per_head = n_blocks;
+    seq.kv.n_slots = all.slots;
+    seq.kv.n_kv_heads = (uint32_t)(n * heads);
+    w->many = true;
+    w->seq = &seq;
+    w->kv = &seq.kv;
+    AG_TRY(choose_sizes(w));
+    *taken = w->pass == n;
+    return *taken ? attend_rows(w, 0, n) : AG_OK;
+}
+
 ag_status ag_cl_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
                           const ag_attention_seq *seqs, size_t n_seqs,
                           const ag_attention_params *params) {
@@ -260,17 +384,15 @@ ag_status ag_cl_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
     if (!cl->gpu_attention || q->shape.dim[2] > MOST_DIM) {
         return ag_compose_attention(b, out, q, seqs, n_seqs, params);
     }
-    for (size_t i = 0; i < n_seqs; i++) {
-        work w = {.cl = cl,
-                  .seq = &seqs[i],
-                  .kv = &seqs[i].kv,
-                  .out = out,
-                  .q = q,
-                  .params = params,
-                  .heads = q->shape.dim[1],
-                  .group = q->shape.dim[1] / seqs[i].kv.n_kv_heads,
-                  .dim = q->shape.dim[2]};
-        if (seqs[i].n_rows && w.heads) AG_TRY(attend_sequence(&w));
+    for (size_t i = 0, n; i < n_seqs && q->shape.dim[1]; i += n) {
+        bool taken = false;
+        n = count_joinable(&seqs[i], n_seqs - i);
+        work w = work_of(cl, out, q, &seqs[i], params);
+        if (n > 1) AG_TRY(attend_many(&w, &seqs[i], n, &taken));
+        for (size_t k = i; k < i + n && !taken; k++) {
+            w = work_of(cl, out, q, &seqs[k], params);
+            if (seqs[k].n_rows) AG_TRY(attend_sequence(&w));
+        }
     }
     return AG_OK;
 }

@@ -47,7 +47,7 @@ ag_status ag_preamble_join(const ag_chat_format *f, const char *sentinel, json_t
 typedef struct expansion {
     const ag_jinja_output *from;
     ag_text text;
-    ag_jinja_span *spans; /* of `text` */
+    ag_jinja_span *spans; /* spans in `text` */
     size_t n_spans, cap;
     size_t at;   /* bytes of from->text that have been copied or replaced */
     size_t span; /* first span of `from` that does not end before `at` */

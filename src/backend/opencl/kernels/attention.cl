@@ -13,6 +13,9 @@
 #ifndef QUERIES
 #define QUERIES 4 /* queries of a work-group, which share reads of the cache; a multiple of 4 */
 #endif
+#ifndef MANY
+#define MANY 0 /* 1: each row is of a sequence of its own, with its own blocks and slots */
+#endif
 #ifndef WINDOW
 #define WINDOW 0 /* 1: queries do not attend to positions before `from` */
 #endif
@@ -204,7 +207,8 @@ static inline void leave_query(__global float *out, __global float *stats, queri
  *   stats  [rows * heads * group][n_spans] pairs: largest score, sum
  *   out    [rows * heads * group][n_spans][dim]
  * With n_spans 1 the values are divided by the sum. Work-groups of WG: dimension 0 is spans, 1 KV
- * heads, 2 groups of QUERIES queries. WG * 4 is at least dim rounded up to 4. */
+ * heads, 2 groups of QUERIES queries, with MANY those of each row. The table of blocks and slots_of
+ * then have rows for the heads of each sequence. WG * 4 is at least dim rounded up to 4. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
        __global const uchar *q, ulong q_at, CACHE_PARAMS, uint k_type, uint v_type, ulong v_at,
@@ -213,13 +217,18 @@ attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
     __local float largest[QUERIES], total[QUERIES], faded[QUERIES];
     __local uint last[QUERIES], first[QUERIES];
     const queries d = {of_queries, weights, joined, largest, total, faded, last, first};
-    const uint head = get_group_id(1), query0 = get_group_id(2) * QUERIES;
-    const uint n_queries = n_rows * group, slots = UINTS(slots_of, slots_at)[head];
+    const uint head = get_group_id(1), chunks = MANY ? (group + QUERIES - 1) / QUERIES : 1;
+    const uint row0 = MANY ? get_group_id(2) / chunks : 0, table_head = row0 * heads + head;
+    const uint query0 = (MANY ? get_group_id(2) % chunks : get_group_id(2)) * QUERIES;
+    const uint n_queries = MANY ? group : n_rows * group;
+    const uint slots = UINTS(slots_of, slots_at)[table_head];
     const uint begin = get_group_id(0) * span, end = min(slots, begin + span);
+    const ulong before = (ulong)row0 * heads * group; /* queries of earlier rows */
 
-    begin_queries(d, UINTS(until, until_at), UINTS(from, from_at), query0, n_queries, group);
-    load_queries(d, (__global const float *)(q + q_at), head, heads, query0, n_queries, group, dim,
-                 scale);
+    begin_queries(d, UINTS(until, until_at) + row0, UINTS(from, from_at) + row0, query0, n_queries,
+                  group);
+    load_queries(d, (__global const float *)(q + q_at) + before * dim, head, heads, query0,
+                 n_queries, group, dim, scale);
     barrier(CLK_LOCAL_MEM_FENCE);
     uint visible_until = 0; /* position + 1 of the latest query */
     for (uint i = 0; i < QUERIES; i++) visible_until = max(visible_until, last[i]);
@@ -229,7 +238,7 @@ attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
 #pragma unroll
     for (uint i = 0; i < QUERIES; i++) sums[i] = 0;
     for (uint slot0 = begin; slot0 < end; slot0 += KV_BLOCK) {
-        __global const uchar *block = BLOCK_AT(head, slot0 / KV_BLOCK);
+        __global const uchar *block = BLOCK_AT(table_head, slot0 / KV_BLOCK);
         const tile t = {block, block + v_at, UINTS(block, p_at), min(end - slot0, (uint)KV_BLOCK)};
         if (t.positions[0] >= visible_until) break;
         if (WINDOW && t.positions[t.n - 1] < visible_from) continue;
@@ -247,7 +256,7 @@ attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
 #endif
     for (uint i = 0; i < QUERIES; i++) {
         const uint query = query0 + i;
-        const ulong row = ((ulong)(query / group) * heads + head) * group + query % group;
+        const ulong row = before + ((ulong)(query / group) * heads + head) * group + query % group;
         leave_query((__global float *)(out + out_at), (__global float *)(stats + stats_at), d, i,
                     sums[i], row * n_spans + get_group_id(0), dim, n_spans == 1, query < n_queries,
                     SINK_OF(row));

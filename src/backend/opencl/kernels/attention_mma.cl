@@ -178,7 +178,7 @@ static inline float sum_of_query(float v, __local float *scratch) {
 #else
 /* The same steps without matrix instructions. */
 typedef struct queries {
-    __local const uchar *tile; /* of the warp */
+    __local const uchar *tile; /* the rows of the warp */
 } queries;
 
 static inline float half_at(__local const uchar *row, uint i) {
@@ -333,7 +333,7 @@ static inline void copy_queries(__local uchar *tile, __global const float *q, ui
         if (lid < SLOTS) positions[to][lid] = lid < n ? at[lid] : ~0u;                           \
     }
 
-/* As `attend` of attention.cl, with groups of GROUP and QUERIES queries. */
+/* Does what `attend` of attention.cl does, with groups of GROUP and QUERIES queries. */
 __kernel __attribute__((reqd_work_group_size(WARP * WARPS, 1, 1))) void
 attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
        __global const uchar *q, ulong q_at, CACHE_PARAMS, uint k_type, uint v_type, ulong v_at,

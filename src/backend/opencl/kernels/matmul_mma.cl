@@ -459,22 +459,52 @@ static inline void store_tile(float c[TILES_M][TILES_N][4], __global float *y,
     }
 }
 
+/* Returns two numbers of the operands' type in a word, the first in the lower half. */
+static inline uint pair_of(float2 v) {
+#ifdef __NV_CL_C_VERSION
+    uint out;
+#if W_BF16
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(v.y), "f"(v.x));
+#else
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(v.y), "f"(v.x));
+#endif
+    return out;
+#elif W_BF16
+    const uint2 bits = as_uint2(v), rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    const uint2 both = isnan(v) ? (uint2)0x7fc0 : rounded;
+    return both.x | both.y << 16;
+#else
+    return half_bits(v.x) | (uint)half_bits(v.y) << 16;
+#endif
+}
+
+static inline float2 values_of_pair(uint pair) {
+    if (W_BF16) return as_float2((uint2)(pair << 16, pair & 0xffff0000u));
+    return (float2)(half_value((ushort)pair), half_value((ushort)(pair >> 16)));
+}
+
+/* Returns what a pair lacks of its values; 0 where they are not finite. */
+static inline uint rest_of(float2 v, uint pair) {
+    const float2 rest = v - values_of_pair(pair);
+    return pair_of((float2)(isfinite(v.x) ? rest.x : 0, isfinite(v.y) ? rest.y : 0));
+}
+
 /* Stores 16 values in the order and type that matmul_mma reads. */
 static inline void store_packed(__global ushort *to, float16 v) {
-#if W_BF16
-    const uint16 bits = as_uint16(v), high = bits + 0x7fff + (bits >> 16 & 1);
-    const uint16 first = isnan(v) ? (uint16)0x7fc0 : high >> 16;
-    const float16 rest = v - as_float16(first << 16);
-    const uint16 more = as_uint16(rest), second = (more + 0x7fff + (more >> 16 & 1)) >> 16;
-    vstore16(convert_ushort16(first), 0, to);
-    vstore16(convert_ushort16(isfinite(v) ? second : (uint16)0), 0, to + STEP);
-#elif W_F16
-    vstore_half16_rte(v, 0, (__global half *)to);
-    const float16 rest = v - vload_half16(0, (__global const half *)to);
-    vstore_half16_rte(isfinite(v) ? rest : (float16)0, 0, (__global half *)(to + STEP));
+    __global uint4 *out = (__global uint4 *)to;
+#if W_BLOCKS
+    out[0] = (uint4)(pair_of(v.s02), pair_of(v.s46), pair_of(v.s8a), pair_of(v.sce));
+    out[1] = (uint4)(pair_of(v.s13), pair_of(v.s57), pair_of(v.s9b), pair_of(v.sdf));
 #else
-    vstore_half8_rte(v.even, 0, (__global half *)to);
-    vstore_half8_rte(v.odd, 0, (__global half *)to + 8);
+    const uint4 a = (uint4)(pair_of(v.s01), pair_of(v.s23), pair_of(v.s45), pair_of(v.s67));
+    const uint4 b = (uint4)(pair_of(v.s89), pair_of(v.sab), pair_of(v.scd), pair_of(v.sef));
+    out[0] = a;
+    out[1] = b;
+    out += STEP / 8;
+    out[0] =
+        (uint4)(rest_of(v.s01, a.x), rest_of(v.s23, a.y), rest_of(v.s45, a.z), rest_of(v.s67, a.w));
+    out[1] =
+        (uint4)(rest_of(v.s89, b.x), rest_of(v.sab, b.y), rest_of(v.scd, b.z), rest_of(v.sef, b.w));
 #endif
 }
 
@@ -509,7 +539,9 @@ pack_rows(__global uchar *out, ulong factors_at, __global const uchar *x, ulong 
     if (lid == 0) ((__global float *)(out + factors_at))[row] = ldexp(1.0f, -exponent);
     __global ushort *to = (__global ushort *)out + (ulong)row * k * X_PARTS;
     for (uint i = lid * 16; i < k; i += GROUP * 16) {
-        store_packed(to + i / STEP * (STEP * X_PARTS) + i % STEP, vload16(0, in + i) * factor);
+        __global const float4 *from = (__global const float4 *)(in + i);
+        const float16 v = (float16)(from[0], from[1], from[2], from[3]) * factor;
+        store_packed(to + i / STEP * (STEP * X_PARTS) + i % STEP, v);
     }
 }
 
