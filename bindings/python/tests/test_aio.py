@@ -2,7 +2,6 @@
 """asyncio forms."""
 
 import asyncio
-import time
 
 import pytest
 from conftest import ids_of
@@ -42,16 +41,13 @@ def test_cancelling_a_task_cancels_its_work(model):
         session = AsyncModel(model).session(kv_policy="streaming", kv_budget=1024)
         task = asyncio.create_task(session.prefill(ids_of(200000, 4000)))
         await asyncio.sleep(0.3)
-        begin = time.monotonic()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         await session.decode(5)
-        return time.monotonic() - begin, session.session.position
+        return session.session.position
 
-    seconds, position = asyncio.run(cancel())
-    assert seconds < 5
-    assert position < 200000
+    assert asyncio.run(cancel()) < 200000
 
 
 def test_chat(chat_model):
@@ -70,7 +66,8 @@ def test_chat(chat_model):
 
 def test_stopping_an_iterator_stops_the_work(model):
     async def first():
-        pieces = AsyncModel(model).generate("Once upon a time", max_tokens=-1, ignore_eos=True)
+        session = AsyncModel(model).session(kv_policy="streaming", kv_budget=256)
+        pieces = session.generate("Once upon a time", max_tokens=-1, ignore_eos=True)
         piece = await anext(pieces)
         await pieces.aclose()
         return piece
