@@ -5,6 +5,7 @@
 #include "core/hadamard.h"
 
 #include <math.h>
+#include <stdio.h>
 
 static const char file[] = "rows.cl";
 enum { WG = 64 }; /* as in the file */
@@ -19,6 +20,27 @@ static ag_status each_row(ag_cl_launch *l, size_t n_rows) {
     return ag_cl_enqueue(l, 1, (size_t[]){n_rows * WG}, (size_t[]){WG});
 }
 
+/* Work-items for the norm of a long row on GPUs, where few of them are bound by latency. */
+enum { LONG_WG = 256, LONG_ROW = 1024 };
+
+static size_t norm_group(const ag_cl_backend *cl, size_t cols) {
+    return cl->is_gpu && cols >= LONG_ROW && cl->device.max_group >= LONG_WG ? LONG_WG : WG;
+}
+
+/* Begins a launch of a norm of rows. */
+static ag_status begin_norm(ag_cl_launch *l, ag_backend *b, const char *kernel, size_t cols) {
+    ag_cl_backend *cl = ag_cl_of(b);
+    char options[96];
+    snprintf(options, sizeof options, "-DWG=%zu%s", norm_group(cl, cols),
+             ag_cl_vendor_sums(&cl->vendor));
+    return ag_cl_begin(l, cl, file, kernel, options);
+}
+
+static ag_status each_norm(ag_cl_launch *l, const ag_tensor *x) {
+    const size_t wg = norm_group(l->cl, ag_shape_cols(&x->shape));
+    return ag_cl_enqueue(l, 1, (size_t[]){ag_shape_rows(&x->shape) * wg}, (size_t[]){wg});
+}
+
 /* Enqueues a work-item for each element. */
 static ag_status each_element(ag_cl_launch *l, size_t n) {
     return ag_cl_enqueue(l, 1, (size_t[]){ag_cl_items(n, WG)}, (size_t[]){WG});
@@ -28,27 +50,27 @@ ag_status ag_cl_rms_norm(ag_backend *b, ag_tensor *y, const ag_tensor *x, const 
                          float eps) {
     if (!ag_shape_numel(&x->shape)) return AG_OK;
     ag_cl_launch l;
-    AG_TRY(begin_launch(&l, b, "rms_norm"));
+    AG_TRY(begin_norm(&l, b, "rms_norm", ag_shape_cols(&x->shape)));
     ag_cl_arg_tensor(&l, y);
     ag_cl_arg_tensor(&l, x);
     ag_cl_arg_tensor(&l, w);
     ag_cl_arg_u32(&l, (uint32_t)ag_shape_cols(&x->shape));
     ag_cl_arg_f32(&l, eps);
-    return each_row(&l, ag_shape_rows(&x->shape));
+    return each_norm(&l, x);
 }
 
 ag_status ag_cl_add_rms_norm(ag_backend *b, ag_tensor *y, ag_tensor *x, const ag_tensor *add,
                              const ag_tensor *w, float eps) {
     if (!ag_shape_numel(&x->shape)) return AG_OK;
     ag_cl_launch l;
-    AG_TRY(begin_launch(&l, b, "add_rms_norm"));
+    AG_TRY(begin_norm(&l, b, "add_rms_norm", ag_shape_cols(&x->shape)));
     ag_cl_arg_tensor(&l, y);
     ag_cl_arg_tensor(&l, x);
     ag_cl_arg_tensor(&l, add);
     ag_cl_arg_tensor(&l, w);
     ag_cl_arg_u32(&l, (uint32_t)ag_shape_cols(&x->shape));
     ag_cl_arg_f32(&l, eps);
-    return each_row(&l, ag_shape_rows(&x->shape));
+    return each_norm(&l, x);
 }
 
 ag_status ag_cl_softmax(ag_backend *b, ag_tensor *x) {
