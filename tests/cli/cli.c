@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { MAX_ARGS = 64, PATIENCE_MS = 120000 };
@@ -95,10 +96,18 @@ static void receive(stream *s) {
 }
 
 static void send_input(child *c, const cli_setup *s) {
-    ssize_t n = write(c->input, (const char *)s->input + c->sent, s->n_input - c->sent);
+    const char *from = (const char *)s->input + c->sent;
+    size_t n_due = s->n_input - c->sent;
+    const char *line_end = s->pause_ms ? memchr(from, '\n', n_due) : NULL;
+    if (line_end) n_due = (size_t)(line_end + 1 - from);
+    ssize_t n = write(c->input, from, n_due);
     if (n > 0) c->sent += (size_t)n;
     /* A terminal hangs up when its other end is closed. */
     if (!s->terminal_input && (n < 0 || c->sent == s->n_input)) close_stream(&c->input);
+    if (!line_end) return;
+    const struct timespec pause = {.tv_sec = s->pause_ms / 1000,
+                                   .tv_nsec = s->pause_ms % 1000 * 1000000L};
+    nanosleep(&pause, NULL);
 }
 
 static bool contains(const stream *s, const char *part) {

@@ -24,6 +24,7 @@ typedef struct cli_setup {
     const char *const *args; /* after the program's name; ends with NULL */
     const void *input;       /* standard input; NULL: /dev/null */
     size_t n_input;
+    unsigned pause_ms; /* standard input is written line by line, with this pause after a line */
     bool terminal_input, terminal_output, terminal_errors; /* these streams are a terminal */
     unsigned short columns;        /* width of the terminals; 0: they report none */
     bool no_errors;                /* standard error is closed */

@@ -439,8 +439,13 @@ static void compresses_conversation_when_memory_is_short(void **state) {
             const unsigned long before = threshold_mb();
             cli_free(&r);
             snprintf(threshold, sizeof threshold, "%lu", before);
-            r = CHAT(input, GREEDY, "-v", "-n", "2", "--memory-threshold-mb", threshold, "--replay",
-                     shares[i]);
+            r = cli_run(&(cli_setup){
+                .args = CLI_ARGS("chat", GREEDY, "-v", "-n", "2", "--memory-threshold-mb",
+                                 threshold, "--replay", shares[i]),
+                .input = input,
+                .n_input = strlen(input),
+                .pause_ms = 200, /* the memory is read every 100 ms */
+            });
             const unsigned long after = threshold_mb();
             is_steady = after < before + before / 5 && before < after + after / 5;
         }
