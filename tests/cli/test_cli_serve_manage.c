@@ -258,6 +258,10 @@ static void copies_derived_models_and_deletes(void **state) {
                    200);
     assert_int_equal(json_number_at(v, "usage.completion_tokens"), 2);
     json_decref(v);
+    v = serve_json(&server, "POST /api/generate",
+                   "{\"model\":\"\",\"name\":\"tale\",\"prompt\":\"Once\",\"stream\":false}", 200);
+    assert_int_equal(json_number_at(v, "eval_count"), 2);
+    json_decref(v);
     /* Files that other models use stay. Models outside of the store stay. */
     expect(NULL, "DELETE /api/delete", "{\"model\":\"Fox-1M\"}", 409, "team/copy:v1, tale");
     expect(NULL, "DELETE /api/delete", "{\"model\":\"demo\"}", 404, "not found");
@@ -271,6 +275,36 @@ static void copies_derived_models_and_deletes(void **state) {
     expect(NULL, "POST /api/generate", RUN("hf.co/org/fox-1m"), 404, "not found");
     pull_fox(); /* the name is free */
     expect(NULL, "POST /api/generate", RUN("Fox-1M"), 200, "\"done\":true");
+    stop_server(NULL);
+}
+
+static void keeps_names_that_it_cannot_read_or_replace(void **state) {
+    static const char copy[] = "{\"source\":\"Fox-1M\",\"destination\":\"copy\"}";
+    static const char malformed[] = "{\"tale\": {\"from\": \"Fox-1M\"},}";
+    char path[128], text[64] = "";
+    (void)state;
+    SERVE_START(&server, "-q", "--allow-pull");
+    pull_fox();
+    expect(NULL, "POST /api/create",
+           "{\"model\":\"tale\",\"from\":\"Fox-1M\",\"parameters\":{\"num_predict\":2}}", 200,
+           NULL);
+    expect(NULL, "POST /api/create", "{\"model\":\"tail\",\"from\":\"Fox-1M\"}", 200, NULL);
+    expect(NULL, "POST /api/generate", RUN("ta"), 404, "not found");
+    write_file(store, ".names.json", malformed, sizeof malformed - 1);
+    expect(NULL, "POST /api/copy", copy, 500, "cannot read the names");
+    expect(NULL, "POST /api/create",
+           "{\"model\":\"tale\",\"from\":\"Fox-1M\",\"parameters\":{\"num_predict\":1}}", 500,
+           "cannot read the names");
+    expect(NULL, "DELETE /api/delete", "{\"model\":\"tale\"}", 500, "cannot read the names");
+    expect_tags("demo:latest Fox-1M:latest tale:latest tail:latest");
+    expect(NULL, "POST /api/generate", "{\"model\":\"tale\",\"prompt\":\"Once\",\"stream\":false}",
+           200, "\"eval_count\":2");
+    snprintf(path, sizeof path, "%s/.names.json", store);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    assert_non_null(fgets(text, sizeof text, f));
+    fclose(f);
+    assert_string_equal(text, malformed);
     stop_server(NULL);
 }
 
@@ -375,9 +409,13 @@ static void keys_have_one_word_besides_the_mark(void **state) {
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup(f, clean_store)
     const struct CMUnitTest tests[] = {
-        CASE(pull_streams_progress_and_adds_the_model), CASE(pull_reports_failures),
-        CASE(copies_derived_models_and_deletes),        CASE(rejects_what_it_cannot_create),
-        CASE(only_admins_change_and_unload_models),     CASE(pages_of_other_sites_change_nothing),
+        CASE(pull_streams_progress_and_adds_the_model),
+        CASE(pull_reports_failures),
+        CASE(copies_derived_models_and_deletes),
+        CASE(rejects_what_it_cannot_create),
+        CASE(keeps_names_that_it_cannot_read_or_replace),
+        CASE(only_admins_change_and_unload_models),
+        CASE(pages_of_other_sites_change_nothing),
         CASE(keys_have_one_word_besides_the_mark),
     };
     if (lacks_libcurl()) return 77;

@@ -463,7 +463,13 @@ static void report_keep_alive(const serve_job *job) {
 static bool prepare_job(serve_job *job, serve_error *e) {
     serve_request *r = &job->request;
     ag_text required_call = {0};
-    const char *name = json_string_value(json_object_get(job->http->json, "model"));
+    const char *name = NULL;
+    /* The protocol of ollama has two fields for the name. */
+    if (!strncmp(job->protocol->name, "ollama", 6)) {
+        if (!ollama_read_name(job->http->json, &name, e)) return false;
+    } else {
+        name = json_string_value(json_object_get(job->http->json, "model"));
+    }
     const bool is_ready =
         set_model_parameters(r, name ? model_list_find(http_models(job->http), name) : NULL, e);
     fields_begin(job->http->json);

@@ -60,19 +60,21 @@ static const model_entry *find_stored(const serve_http_request *http, const char
 /* ---- names ---- */
 
 /* Adds the entry and saves the file of names. An earlier entry of the same name is replaced, unless
- * it has files. The caller holds `changing`. */
-static bool put_name(served_models *s, const model_entry *e, char *reason) {
+ * it has files. Returns 0, or with reason[REASON_SIZE] the status of the reply. The caller holds
+ * `changing`. */
+static int put_name(served_models *s, const model_entry *e, char *reason) {
     const model_entry *old = model_list_exact(s->list, e->name), *added;
     if (old && (old->kind == MODEL_FILE || !old->is_saved)) {
         snprintf(reason, REASON_SIZE, "%.100s: another model has this name; delete it first",
                  e->name);
-        return false;
+        return 400;
     }
     if (old) model_list_remove(s->list, old);
-    if (!model_list_add(s->list, e, &added, reason)) return false;
-    if (model_names_save(s, reason)) return true;
-    model_list_remove(s->list, added);
-    return false;
+    const bool is_added = model_list_add(s->list, e, &added, reason);
+    if (is_added && model_names_save(s, reason)) return 0;
+    if (is_added) model_list_remove(s->list, added);
+    if (old) model_list_restore(s->list, old);
+    return is_added ? 500 : 400;
 }
 
 /* Returns an entry for a name of the model, which the caller completes. */
@@ -89,19 +91,30 @@ static model_entry name_of(const model_entry *of, model_kind kind, const char *n
 bool manage_add_alias(served_models *s, const model_entry *of, const char *name, char *reason) {
     const model_entry e = name_of(of, MODEL_ALIAS, name);
     pthread_mutex_lock(&s->changing);
-    const bool ok = put_name(s, &e, reason);
+    bool ok = !atomic_load(&of->is_removed);
+    if (ok) ok = put_name(s, &e, reason) == 0;
+    else snprintf(reason, REASON_SIZE, "%.100s: deleted meanwhile", of->name);
     pthread_mutex_unlock(&s->changing);
     return ok;
 }
 
+/* Adds a name whose base find_stored() has found. The caller holds `changing`. */
 static bool derive(const serve_http_request *http, model_entry *e, serve_error *error) {
     char reason[REASON_SIZE];
     served_models *s = models_of(http);
     model_entry_digest(e, model_list_of(s->list, e->model));
+    const int status = put_name(s, e, reason);
+    return !status || reject_request(error, status, status == 400 ? "model" : NULL, "%s", reason);
+}
+
+typedef bool (*change_fn)(serve_http_request *http, serve_error *e);
+
+static bool make_change(change_fn change, serve_http_request *http, serve_error *e) {
+    served_models *s = models_of(http);
     pthread_mutex_lock(&s->changing);
-    const bool ok = put_name(s, e, reason);
+    const bool ok = change(http, e);
     pthread_mutex_unlock(&s->changing);
-    return ok || reject_request(error, 400, "model", "%s", reason);
+    return ok;
 }
 
 /* ---- copy ---- */
@@ -122,7 +135,7 @@ static bool copy_model(serve_http_request *http, serve_error *e) {
 
 static void manage_copy(serve_http_request *http) {
     serve_error e;
-    if (copy_model(http, &e)) http_reply_text(http, 200, NULL, "", 0);
+    if (make_change(copy_model, http, &e)) http_reply_text(http, 200, NULL, "", 0);
     else http_reply_error(http, &e);
 }
 
@@ -199,7 +212,7 @@ static bool create_model(serve_http_request *http, serve_error *e) {
 
 static void manage_create(serve_http_request *http) {
     serve_error e;
-    if (!create_model(http, &e)) {
+    if (!make_change(create_model, http, &e)) {
         http_reply_error(http, &e);
         return;
     }
@@ -259,21 +272,16 @@ static bool delete_model(serve_http_request *http, serve_error *e) {
         return reject_request(e, 404, "model", "model '%.200s' not found; give its full name",
                               given ? given : "");
     if (!find_stored(http, m->name, e)) return false;
-    pthread_mutex_lock(&s->changing);
-    bool ok = !atomic_load(&m->is_removed) || reject_request(e, 404, "model", "already deleted");
-    if (ok && m->kind == MODEL_DERIVED) {
-        model_list_remove(s->list, m);
-        ok = model_names_save(s, reason) || reject_request(e, 500, NULL, "%s", reason);
-    } else if (ok) {
-        ok = delete_files(s, model_list_of(s->list, m->model), e);
-    }
-    pthread_mutex_unlock(&s->changing);
-    return ok;
+    if (m->kind != MODEL_DERIVED) return delete_files(s, model_list_of(s->list, m->model), e);
+    model_list_remove(s->list, m);
+    if (model_names_save(s, reason)) return true;
+    model_list_restore(s->list, m);
+    return reject_request(e, 500, NULL, "%s", reason);
 }
 
 static void manage_delete(serve_http_request *http) {
     serve_error e;
-    if (delete_model(http, &e)) http_reply_text(http, 200, NULL, "", 0);
+    if (make_change(delete_model, http, &e)) http_reply_text(http, 200, NULL, "", 0);
     else http_reply_error(http, &e);
 }
 

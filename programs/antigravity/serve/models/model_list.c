@@ -82,7 +82,9 @@ static const model_entry *find_similar(const model_list *l, const char *name) {
     for (const model_entry *e = NULL; (e = model_list_next(l, e));) {
         const int match = store_name_match(e->name, name);
         if (match < best || !match) continue;
-        is_unique = match > best || found->model == e->model;
+        /* Names of one model may match equally, but a derived one means more than its model. */
+        is_unique = match > best || (is_unique && found->model == e->model &&
+                                     found->kind != MODEL_DERIVED && e->kind != MODEL_DERIVED);
         best = match;
         found = e;
     }
@@ -148,6 +150,11 @@ bool model_list_add(model_list *l, const model_entry *e, const model_entry **out
     if (!ok) free_entry(copy);
     else if (out) *out = copy;
     return ok;
+}
+
+void model_list_restore(model_list *l, const model_entry *e) {
+    for (size_t i = 0; i < atomic_load(&l->n); i++)
+        if (l->at[i] == e) atomic_store(&l->at[i]->is_removed, false);
 }
 
 void model_list_remove(model_list *l, const model_entry *e) {

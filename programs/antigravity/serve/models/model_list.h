@@ -42,6 +42,8 @@ void model_list_destroy(model_list *l);
 bool model_list_add(model_list *l, const model_entry *e, const model_entry **out, char *reason);
 /* Removes the entry, and with a FILE the aliases of its model. The caller removes the model. */
 void model_list_remove(model_list *l, const model_entry *e);
+/* Undoes the removal of an ALIAS or DERIVED entry whose name is free. */
+void model_list_restore(model_list *l, const model_entry *e);
 
 /* Returns the entry of a name. Without an equal name: the one whose name equals it without the tag
  * ":latest", then ignoring case and with "-" for ":", then the only one that begins so. name NULL:

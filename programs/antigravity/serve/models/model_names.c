@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { REASON_SIZE = 256, MAX_NAME = 200 };
 
@@ -57,23 +58,30 @@ static void add_name(served_models *s, const char *name, const json_t *value) {
     account_free(text);
 }
 
-/* Returns the content of the file, an empty object if there is none. NULL: out of memory, or the
- * file is malformed, which is reported. */
-static json_t *read_names(const served_models *s) {
+/* Returns the content of the file, an empty object if there is none. NULL with reason[REASON_SIZE]:
+ * it cannot be read. */
+static json_t *read_names(const served_models *s, char *reason) {
     char path[PATH_MAX];
     json_error_t error;
-    if (!s->store[0] || !path_join(path, s->store, file_name)) return NULL;
+    if (!path_join(path, s->store, file_name)) {
+        snprintf(reason, REASON_SIZE, "%.100s/%s: the path is too long", s->store, file_name);
+        return NULL;
+    }
+    if (access(path, F_OK) != 0 && errno == ENOENT) return json_object();
     json_t *names = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     if (json_is_object(names)) return names;
-    if (!names && json_error_code(&error) == json_error_cannot_open_file) return json_object();
-    complain("%s: not a file of names: %s", path, names ? "not an object" : error.text);
+    snprintf(reason, REASON_SIZE,
+             "%.60s/%s: cannot read the names: %.100s; correct or delete the file", s->store,
+             file_name, names ? "not an object" : error.text);
     json_decref(names);
     return NULL;
 }
 
 void model_names_load(served_models *s) {
+    char reason[REASON_SIZE];
     const char *name;
-    json_t *value, *names = read_names(s);
+    json_t *value, *names = s->store[0] ? read_names(s, reason) : json_object();
+    if (!names) complain("%s", reason);
     json_object_foreach(names, name, value) add_name(s, name, value);
     json_decref(names);
 }
@@ -93,7 +101,9 @@ bool model_names_save(const served_models *s, char *reason) {
     char path[PATH_MAX];
     new_file f;
     const char *name;
-    json_t *value, *names = json_object(), *earlier = read_names(s);
+    json_t *value, *names, *earlier = read_names(s, reason);
+    if (!earlier) return false;
+    names = json_object();
     /* Names of models that this server does not serve stay. */
     json_object_foreach(earlier, name, value) {
         const char *from = json_string_value(json_object_get(value, "from"));
