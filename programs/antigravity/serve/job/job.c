@@ -140,7 +140,7 @@ static void finish_job(serve_job *job) {
     }
     reject_status(&e, &job->error);
     if (job->n_too_long) set_context_error(job, &e);
-    if (!job->has_begun) job_set_load_error(job, job->swap_wait_s, &e);
+    if (!job->has_begun && !job->n_too_long) job_set_load_error(job, job->swap_wait_s, &e);
     if (job->status == AG_CANCELLED && http->server->n_stops)
         reject_request(&e, 503, NULL, "the server is shutting down");
     else if (job->status == AG_CANCELLED) reject_request(&e, 504, NULL, "the request timed out");

@@ -201,7 +201,7 @@ bool serve_presets_apply(const serve_presets *p, serve_request *r, serve_error *
     const serve_preset *preset = NULL;
     for (size_t i = 0; p && r->model && i < p->n; i++)
         if (!strcmp(p->all[i].name, r->model)) preset = &p->all[i];
-    if (!preset || ag_serving_model(http_serving(r->http), r->model)) return true;
+    if (!preset || model_list_exact(http_models(r->http), r->model)) return true;
     const chat_options *o = &preset->options;
     fill_sampling(&o->sampling, &r->sampling);
     if (r->max_tokens < 0) r->max_tokens = o->max_tokens;

@@ -167,6 +167,7 @@ static void read_lines(pull_request *p) {
 static void after_process(pull_request *p) {
     server *s = p->http->server;
     const int code = system_wait(p->pid);
+    p->pid = 0; /* the number may be another process's now */
     event_free(p->readable);
     close(p->output);
     if (code == 0 && p->path[0]) p->error[0] = '\0';
