@@ -180,13 +180,26 @@ static uint64_t own_bytes(const ag_serving *s) {
     return used > others ? used - others : 0;
 }
 
+/* Fails if the file is another one than when the model was added: requests were made for that. */
+static ag_status check_info(const ag_served_model *m, const ag_model_info *loaded, ag_error *err) {
+    const ag_model_info *added = &m->info;
+    if (!strcmp(added->architecture, loaded->architecture) && added->n_vocab == loaded->n_vocab &&
+        added->n_parameters == loaded->n_parameters && added->file_bytes == loaded->file_bytes &&
+        added->max_positions == loaded->max_positions)
+        return AG_OK;
+    return AG_FAIL(
+        err, INVALID,
+        "%s: the file has changed since the server began to serve it; restart the server", m->path);
+}
+
 /* Gives the model its weights, and reserves what steps need. Then scratch_remaining is the part of
  * the planned scratch that is not resident yet. */
 static ag_status use_weights(ag_serving *s, ag_served_model *m, ag_model *loaded, ag_error *err) {
     const ag_memory *mem = ag_backend_memory(s->backend);
     const uint64_t before = ag_memory_bytes_in_use(mem), used_before = own_bytes(s);
     m->model = loaded;
-    ag_status st = reserve_steps(s, m, err);
+    ag_status st = check_info(m, &loaded->info, err);
+    if (st == AG_OK) st = reserve_steps(s, m, err);
     if (st != AG_OK) {
         ag_served_model_unload(m);
         return st;
@@ -199,7 +212,9 @@ static ag_status use_weights(ag_serving *s, ag_served_model *m, ag_model *loaded
     m->touched_rows = 0;
     m->used_at = ag_now_s();
     m->failed_at = 0;
+    ag_mutex_lock(&s->lock);
     m->keep_alive_s = m->is_removed ? 0 : m->default_keep_alive_s;
+    ag_mutex_unlock(&s->lock);
     atomic_store(&m->is_broken, false);
     atomic_store(&m->is_loaded, true);
     return AG_OK;

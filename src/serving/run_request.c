@@ -63,6 +63,8 @@ ag_status ag_request_begin(ag_serving *s, ag_served_request *r, ag_error *err) {
     ag_served_model *m = r->p.model;
     ag_status st = ag_served_model_ensure_loaded(s, m, r->submitted_at, &r->swap_wait_s, err);
     r->awaits_load = st == AG_BUSY && s->loader.model;
+    /* The load itself was tried and failed: the end of other requests changes nothing. */
+    if (st != AG_OK && m->failed_at > r->submitted_at) return st;
     if (st != AG_OK) return busy_if_others_run(s, st);
     ag_prefix from;
     st = ag_prefix_find(s, r, &from, err);

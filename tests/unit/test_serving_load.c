@@ -69,6 +69,41 @@ static void requests_run_while_another_model_loads(void **state) {
     assert_true(seconds > 3000 && seconds <= 3600);
 }
 
+/* A file that changes between the add and the load is another model than requests were made for. */
+static void a_load_fails_if_the_file_has_changed(void **state) {
+    static const char *const files[] = {"config.json", "generation_config.json",
+                                        "model.safetensors"};
+    char dir[] = "/tmp/ag-serving-load-XXXXXX", from[256], to[256];
+    ag_error err;
+    ag_served_model *changed;
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(from, sizeof from, AG_GOLDEN_MODELS "/qwen2/%s", files[i]);
+        snprintf(to, sizeof to, "%s/%s", dir, files[i]);
+        assert_int_equal(symlink(from, to), 0);
+    }
+    ag_served_model_params m = {.name = "changed",
+                                .path = dir,
+                                .model = ag_model_defaults(),
+                                .session = ag_session_defaults()};
+    must(ag_serving_add_model(serving, &m, &changed, &err), &err);
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(from, sizeof from, AG_GOLDEN_MODELS "/qwen3/%s", files[i]);
+        snprintf(to, sizeof to, "%s/%s", dir, files[i]);
+        assert_int_equal(unlink(to), 0);
+        assert_int_equal(symlink(from, to), 0);
+    }
+    assert_int_equal(ag_serving_load_model(serving, changed, &err), AG_INVALID);
+    assert_non_null(strstr(err.msg, "the file has changed"));
+    assert_false(ag_served_model_is_loaded(changed));
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(to, sizeof to, "%s/%s", dir, files[i]);
+        unlink(to);
+    }
+    rmdir(dir);
+}
+
 static void *destroy_engine(void *user) {
     (void)user;
     ag_serving_destroy(serving);
@@ -179,6 +214,7 @@ static void a_removed_model_frees_its_name(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(requests_run_while_another_model_loads, start_two, stop),
+        cmocka_unit_test_setup_teardown(a_load_fails_if_the_file_has_changed, start_two, stop),
         cmocka_unit_test_setup_teardown(destroy_cancels_a_load, start_two, stop),
         cmocka_unit_test_setup_teardown(a_failed_load_ends_all_that_waited, start_two, stop),
         cmocka_unit_test_setup_teardown(files_that_do_not_load_break_the_model, start, stop),
