@@ -33,7 +33,7 @@ static void score(const ag_route_params *p, float *scores, const float *logits) 
         scores[e] = 1 / (1 + expf(-scores[e]));
 }
 
-/* Marks the n_used experts with the highest scores plus bias. NaN compares as low. */
+/* Marks the n_used experts with the highest scores plus bias. NaN is chosen last. */
 static void choose(const route_job *j, const float *scores, bool *chosen) {
     const uint32_t n = j->params->n_experts;
     memset(chosen, 0, n * sizeof *chosen);
@@ -42,7 +42,7 @@ static void choose(const route_job *j, const float *scores, bool *chosen) {
         float max = 0;
         for (uint32_t e = 0; e < n; e++) {
             const float x = scores[e] + (j->bias ? j->bias[e] : 0);
-            if (chosen[e] || (best < n && !(x > max))) continue;
+            if (chosen[e] || (best < n && !(x > max || isnan(max)))) continue;
             best = e;
             max = x;
         }
@@ -102,6 +102,10 @@ static ag_status check_route(ag_backend *be, const ag_tensor *routes, const ag_t
     if (!p->n_used || p->n_used > p->n_experts || p->n_experts > AG_EXPERTS_MAX) {
         return AG_FAIL(&be->err, INVALID, "%u of %u experts; at most %d, and at least one of them",
                        p->n_used, p->n_experts, AG_EXPERTS_MAX);
+    }
+    if (rows * p->n_used > AG_PICKED_MAX) {
+        return AG_FAIL(&be->err, LIMIT, "%zu rows of %u experts: at most %d picked rows", rows,
+                       p->n_used, AG_PICKED_MAX);
     }
     if (ag_shape_cols(&logits->shape) == p->n_experts && ag_shape_rows(&routes->shape) == rows &&
         ag_shape_cols(&routes->shape) == ag_route_cols(p->n_used)) {

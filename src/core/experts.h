@@ -7,7 +7,10 @@
 
 #include <antigravity/operations.h>
 
-enum { AG_EXPERTS_MAX = 1024 };
+enum {
+    AG_EXPERTS_MAX = 1024,
+    AG_PICKED_MAX = 1 << 24, /* picked rows are numbered in F32, which is exact up to it */
+};
 
 /* Source of the scores that are compared and of the weights of the chosen experts. */
 typedef enum ag_scoring {

@@ -277,6 +277,52 @@ static void a_bias_chooses_but_does_not_weigh(void **state) {
     ag_buffer_release(&logits.owner);
 }
 
+static void nan_is_chosen_last(void **state) {
+    ag_backend *be = *state;
+    const ag_route_params p = {
+        .n_experts = 4, .n_used = 2, .scoring = AG_SCORING_CHOSEN, .factor = 1};
+    tensor logits = make(be, AG_F32, 1, 4), routes = make(be, AG_F32, 1, ag_route_cols(2));
+    const float scores[] = {NAN, -1, NAN, -2};
+    memcpy(ag_tensor_f32(&logits.t), scores, sizeof scores);
+    must(be, ag_route(be, &routes.t, &logits.t, NULL, NULL, &p));
+    assert_true(ag_tensor_f32(&routes.t)[0] == 1 && ag_tensor_f32(&routes.t)[1] == 3);
+    ag_buffer_release(&routes.owner);
+    ag_buffer_release(&logits.owner);
+}
+
+/* A row so long that fewer panels fit into a batch than a token uses experts. */
+static void one_row_may_use_more_experts_than_a_batch_holds(void **state) {
+    enum { LONG = 65536, MANY = 1000 };
+    ag_backend *be = *state;
+    const ag_route_params p = {
+        .n_experts = MANY, .n_used = MANY, .scoring = AG_SCORING_SOFTMAX, .factor = 1};
+    tensor w = make(be, AG_F32, 1, LONG), x = make(be, AG_F32, 1, LONG);
+    tensor y = make(be, AG_F32, MANY, 1), logits = make(be, AG_F32, 1, MANY);
+    tensor routes = make(be, AG_F32, 1, ag_route_cols(MANY));
+    ag_tensor prepared, experts[MANY], *out = &y.t;
+    ag_buffer *owner = NULL;
+    const ag_tensor *table = experts;
+    const ag_expert_call call = {&out, &x.t, &table, 1, &routes.t, MANY, MANY, false};
+    random_state = 9;
+    fill(&w);
+    fill(&x);
+    fill(&logits);
+    must(be, ag_memory_alloc(ag_backend_memory(be), ag_prepared_bytes(be, AG_F32, 1, LONG),
+                             AG_USAGE_WEIGHTS, &owner, &be->err));
+    must(be, ag_prepare_weight_at(be, &prepared, owner, 0, &w.t, AG_F32, NULL, NULL));
+    for (size_t i = 0; i < MANY; i++) experts[i] = prepared;
+    must(be, ag_route(be, &routes.t, &logits.t, NULL, NULL, &p));
+    must(be, ag_matmul_experts(be, &call));
+    for (size_t i = 1; i < MANY; i++) assert_true(ag_tensor_f32(&y.t)[i] == ag_tensor_f32(&y.t)[0]);
+    double sum = 0;
+    for (size_t c = 0; c < LONG; c++)
+        sum += (double)ag_tensor_f32(&x.t)[c] * (double)ag_tensor_f32(&w.t)[c];
+    assert_true(fabs((double)ag_tensor_f32(&y.t)[0] - sum) < 0.05);
+    ag_buffer_release(&owner);
+    tensor *const all[] = {&w, &x, &y, &logits, &routes};
+    for (size_t i = 0; i < 5; i++) ag_buffer_release(&all[i]->owner);
+}
+
 static void rejects_routes_that_are_no_result(void **state) {
     ag_backend *be = *state;
     random_state = 5;
@@ -312,6 +358,8 @@ int main(void) {
         cmocka_unit_test(bits_of_a_row_do_not_depend_on_others),
         cmocka_unit_test(equal_scores_go_to_the_lower_number),
         cmocka_unit_test(a_bias_chooses_but_does_not_weigh),
+        cmocka_unit_test(nan_is_chosen_last),
+        cmocka_unit_test(one_row_may_use_more_experts_than_a_batch_holds),
         cmocka_unit_test(rejects_routes_that_are_no_result),
     };
     return cmocka_run_group_tests(tests, open_backend, close_backend);

@@ -238,9 +238,13 @@ static void rejects_unsupported_models(void **state) {
             fail_msg("case %zu: %s: %s", i, ag_status_name(st), err.msg);
         }
     }
-    gguf_file f = small("t5");
     ag_model_spec s;
     ag_error err = {.msg = ""};
+    gguf_file mixture = small("qwen3moe");
+    gguf_put_u32(&mixture, "qwen3moe.expert_gating_func", 2);
+    assert_int_equal(read_spec(&mixture, &s, &err), AG_UNSUPPORTED);
+    assert_non_null(strstr(err.msg, "expert_gating_func is 2"));
+    gguf_file f = small("t5");
     assert_int_equal(read_spec(&f, &s, &err), AG_UNSUPPORTED);
     assert_non_null(strstr(err.msg, "general.architecture \"t5\" is not supported; known: llama"));
 }

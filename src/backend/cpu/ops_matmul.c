@@ -332,7 +332,9 @@ static void run_experts(experts_job *j) {
         g->products = j->products;
         g->items = j->items;
         g->n_products = g->n_units = g->n_items = g->m = 0;
-        while (at < n_picked && g->n_items < j->batch_rows) {
+        /* A row that all experts share is packed once, so panels need a bound too. */
+        while (at < n_picked && g->n_items < j->batch_rows &&
+               g->n_products < j->n_panels_max * (j->end - j->first)) {
             while (at >= j->first_picked[expert + 1]) expert++;
             size_t n = j->first_picked[expert + 1] - at;
             if (n > j->panel_rows) n = j->panel_rows;
