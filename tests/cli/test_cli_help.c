@@ -130,6 +130,14 @@ static void generate_help_names_options_and_defaults(void **state) {
 }
 
 /* The help shows the defaults of the fields that are parsed into. */
+static void help_wins_within_a_word_of_letters(void **state) {
+    (void)state;
+    cli_result r = CLI("generate", "-hq", "-n", "2", "-p", "x");
+    assert_code(&r, 0);
+    assert_says(r.out, "Usage: antigravity generate");
+    cli_free(&r);
+}
+
 static void help_shows_defaults_of_lists_and_words(void **state) {
     (void)state;
     cli_result r = CLI("bench", "--help");
@@ -244,6 +252,7 @@ int main(void) {
         cmocka_unit_test(missing_command_prints_help_as_error),
         cmocka_unit_test(each_command_has_complete_help),
         cmocka_unit_test(generate_help_names_options_and_defaults),
+        cmocka_unit_test(help_wins_within_a_word_of_letters),
         cmocka_unit_test(help_shows_defaults_of_lists_and_words),
         cmocka_unit_test(shared_options_have_equal_help),
         cmocka_unit_test(version_prints_one_line),

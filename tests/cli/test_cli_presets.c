@@ -138,6 +138,12 @@ static void reports_file_and_line_of_faults(void **state) {
     assert_refused(&r, 2, "--preset: 'absent': no such preset in ");
     assert_says(r.err, "; known: ");
     cli_free(&r);
+    char path[5000];
+    memset(path, '/', sizeof path - 1);
+    path[sizeof path - 1] = '\0';
+    r = CLI("generate", "-q", "--preset", path, "-p", "x");
+    assert_refused(&r, 2, "--preset: the path is too long");
+    cli_free(&r);
 }
 
 static void server_reads_its_configuration(void **state) {

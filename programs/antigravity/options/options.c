@@ -180,6 +180,7 @@ static int apply_file(const command_line *line, const names *t, int code, int in
  * reports faults. */
 static int apply_files(const command_line *line, const names *t, int argc, char **argv) {
     int result = OPTIONS_RUN;
+    bool wants_help = false;
     optind = 1;
     while (result == OPTIONS_RUN) {
         int index = 0;
@@ -188,8 +189,10 @@ static int apply_files(const command_line *line, const names *t, int argc, char 
             optind += (int)compat_option_words(argv + optind);
         if (optind < argc) respell(line, &argv[optind]);
         const int code = getopt_long(argc, argv, t->letters, t->longs, &index);
-        if (code == -1 || code == 'h' || code == ROW_HELP) break;
-        if (code >= ROW_BASE) result = apply_file(line, t, code, index);
+        if (code == -1) break;
+        /* Goes on to the end: the second pass must not begin within a word such as -hq. */
+        if (code == 'h' || code == ROW_HELP) wants_help = true;
+        else if (code >= ROW_BASE && !wants_help) result = apply_file(line, t, code, index);
     }
     return result;
 }

@@ -27,7 +27,8 @@ bool preset_find(const char *name, char path[PATH_MAX], char *message) {
     char directory[PATH_MAX], file[NAME_MAX + sizeof preset_end];
     char known[MESSAGE_SIZE] = "";
     struct stat s;
-    if (strchr(name, '/')) return snprintf(path, PATH_MAX, "%s", name) < PATH_MAX;
+    if (strchr(name, '/') && strlen(name) < PATH_MAX) return strcpy(path, name);
+    if (strchr(name, '/')) return reject(message, "the path is too long");
     if (!name[0] || strlen(name) > NAME_MAX)
         return reject(message, "the name is empty or too long");
     snprintf(file, sizeof file, "%s%s", name, path_ends_in(name, preset_end) ? "" : preset_end);
