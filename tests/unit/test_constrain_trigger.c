@@ -298,11 +298,12 @@ static void reads_texts_before_a_start_once(void **state) {
     ag_error err;
     (void)state;
     const double begin = cpu_seconds();
-    for (size_t i = 0; i < 1000; i++)
+    for (size_t i = 0; i < 4000; i++)
         assert_int_equal(ag_constraint_accept(c, texts_byte_id('a'), &err), AG_OK);
     const double seconds = cpu_seconds() - begin;
     assert_true(accept_bytes(c, "aaac7", 5) && !ag_constraint_is_free(c));
-    if (seconds > 2) fail_msg("1000 texts before a start: %.1f s", seconds);
+    /* With work for each pair of bytes it was a minute, on a processor that needs 0.2 s now. */
+    if (seconds > 20) fail_msg("4000 texts before a start: %.1f s", seconds);
     ag_constraint_destroy(c);
 }
 
