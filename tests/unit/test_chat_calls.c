@@ -257,6 +257,13 @@ static void bare_opening(const ag_call_format *f, const char *name, char *out, s
 /* Appends what begins a call, the nth of the possible openings. Returns false if there are fewer.
  */
 static bool put_opening(subject *s, ag_constraint *c, size_t nth, bool is_first, ag_ids *ids) {
+    static const char *const headers[] = {
+        " to=functions.list_files<|channel|>analysis<|message|>",
+        "<|start|>assistant to=functions.list_files<|channel|>commentary <|constrain|>json",
+        "<|channel|>analysis to=functions.list_files<|constrain|>json<|message|>",
+        "<|channel|>commentary to=functions.list_files json<|message|>",
+    };
+    enum { N_HEADERS = sizeof headers / sizeof *headers };
     const ag_call_format *f = &s->f->calls;
     char bare[256];
     size_t n_marks = 0;
@@ -264,8 +271,8 @@ static bool put_opening(subject *s, ag_constraint *c, size_t nth, bool is_first,
     if (f->kind == AG_CALLS_HARMONY) {
         const char *const *opens;
         const size_t n = ag_call_harmony_opens(&opens);
-        if (nth >= n) return false;
-        put_text(s, c, opens[is_first ? nth : 0], ids);
+        if (nth >= n + N_HEADERS) return false;
+        put_text(s, c, nth < n ? opens[nth] : headers[nth - n], ids);
     } else if (nth < n_marks) {
         put_text(s, c, f->triggers[nth], ids);
     } else {

@@ -325,10 +325,10 @@ static ag_status put_harmony_root(ag_call_writer *w) {
         AG_TRY(ag_call_put(w, i + 1 < n ? "| " : ") call\n"));
     }
     AG_TRY(ag_call_put(w, "header ::= ("));
-    AG_TRY(ag_call_put_literal(w, "<|channel|>commentary"));
-    AG_TRY(ag_call_put(w, ")? (\" \" ("));
+    AG_TRY(ag_call_put_literal(w, "<|channel|>"));
+    AG_TRY(ag_call_put(w, "(\"commentary\" | \"analysis\"))? (\" json\" | \" \"? "));
     AG_TRY(ag_call_put_literal(w, "<|constrain|>"));
-    AG_TRY(ag_call_put(w, ")? \"json\")? "));
+    AG_TRY(ag_call_put(w, "\"json\")? "));
     AG_TRY(ag_call_put_literal(w, "<|message|>"));
     return ag_call_put(w, "\n");
 }
