@@ -152,6 +152,14 @@ AG_API ag_status ag_chat_require_call(ag_chat *c, const char *name, unsigned fla
 AG_API ag_status ag_chat_constrain_calls(const ag_chat *c, const ag_constraint_vocab *v,
                                          const ag_constraint_params *limits, unsigned flags,
                                          ag_constraint **out, ag_error *err);
+/* Creates a constraint for an answer whose content matches `content`, in formats with channels
+ * (gpt-oss): the answer may reason first, and may call a tool instead, with arguments that match
+ * the tool's parameters. Call it after ag_chat_render(). *out is NULL if the format has no
+ * channels, or if content->kind is a regular expression or a grammar: then
+ * ag_constraint_create() constrains the entire answer. Fails as ag_constraint_create() does. */
+AG_API ag_status ag_chat_constrain_content(const ag_chat *c, const ag_constraint_vocab *v,
+                                           const ag_constraint_params *content, ag_constraint **out,
+                                           ag_error *err);
 /* Returns the number of leading ids that a and b have in common. A session that has consumed a can
  * skip them when it reads b. */
 AG_API size_t ag_chat_common_prefix(const ag_ids *a, const ag_ids *b);

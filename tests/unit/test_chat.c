@@ -129,6 +129,37 @@ static const rewriting rewritings[] = {
      "<|start|>assistant to=functions.f<|channel|>commentary json<|message|>{\"x\": 1}<|call|>"
      "<|start|>assistant<|channel|>final<|message|>b<|end|><|start|>assistant",
      NULL},
+    /* Each call becomes a message, and its results follow it. */
+    {"channels",
+     "[{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'reasoning_content': 'r', "
+     "'content': 'p', 'tool_calls': [" CALL("1", "\"{\\\"x\\\": 1}\"") ", " CALL(
+         "2", "\"{}\"") ", " CALL("3", "\"{\\\"x\\\": 3}\"") "]}, "
+                                                             "{'role': 'tool', 'tool_call_id': "
+                                                             "'2', 'content': 't'}, "
+                                                             "{'role': 'tool', 'tool_call_id': "
+                                                             "'1', 'content': 'o'}, "
+                                                             "{'role': 'tool', 'tool_call_id': "
+                                                             "'unknown', 'content': 'u'}, {'role': "
+                                                             "'user', 'content': 'b'}]",
+     NULL,
+     "<|start|>user<|message|>a<|end|><|start|>assistant<|channel|>analysis<|message|>r<|end|>"
+     "<|start|>assistant<|channel|>commentary<|message|>p<|end|>"
+     "<|start|>assistant to=functions.f<|channel|>commentary json<|message|>{\"x\": 1}<|call|>"
+     "<|start|>tool<|message|>o<|end|>"
+     "<|start|>assistant to=functions.f<|channel|>commentary json<|message|>{}<|call|>"
+     "<|start|>tool<|message|>t<|end|>"
+     "<|start|>assistant to=functions.f<|channel|>commentary json<|message|>{\"x\": 3}<|call|>"
+     "<|start|>tool<|message|>u<|end|><|start|>user<|message|>b<|end|><|start|>assistant",
+     NULL},
+    {"channels",
+     "[{'role': 'assistant', 'tool_calls': [{'name': 'f'}, {'name': 'g'}]}, {'role': 'tool', "
+     "'content': 'o'}, {'role': 'tool', 'content': 't'}]",
+     NULL,
+     "<|start|>assistant to=functions.f<|channel|>commentary json<|message|>{}<|call|>"
+     "<|start|>tool<|message|>o<|end|>"
+     "<|start|>assistant to=functions.g<|channel|>commentary json<|message|>{}<|call|>"
+     "<|start|>tool<|message|>t<|end|><|start|>assistant",
+     NULL},
 };
 static void converts_messages_to_accepted_forms(void **state) {
     (void)state;

@@ -257,6 +257,13 @@ static void bare_opening(const ag_call_format *f, const char *name, char *out, s
 /* Appends what begins a call, the nth of the possible openings. Returns false if there are fewer.
  */
 static bool put_opening(subject *s, ag_constraint *c, size_t nth, bool is_first, ag_ids *ids) {
+    static const char *const headers[] = {
+        " to=functions.list_files<|channel|>analysis<|message|>",
+        "<|start|>assistant to=functions.list_files<|channel|>commentary <|constrain|>json",
+        "<|channel|>analysis to=functions.list_files<|constrain|>json<|message|>",
+        "<|channel|>commentary to=functions.list_files json<|message|>",
+    };
+    enum { N_HEADERS = sizeof headers / sizeof *headers };
     const ag_call_format *f = &s->f->calls;
     char bare[256];
     size_t n_marks = 0;
@@ -264,8 +271,8 @@ static bool put_opening(subject *s, ag_constraint *c, size_t nth, bool is_first,
     if (f->kind == AG_CALLS_HARMONY) {
         const char *const *opens;
         const size_t n = ag_call_harmony_opens(&opens);
-        if (nth >= n) return false;
-        put_text(s, c, opens[is_first ? nth : 0], ids);
+        if (nth >= n + N_HEADERS) return false;
+        put_text(s, c, nth < n ? opens[nth] : headers[nth - n], ids);
     } else if (nth < n_marks) {
         put_text(s, c, f->triggers[nth], ids);
     } else {
@@ -427,6 +434,92 @@ static void grammars_admit_only_valid_calls(void **state) {
     assert_int_equal(n_failures, 0);
 }
 
+/* ---- constrained content ---- */
+
+#define THOUGHT "<|channel|>analysis<|message|>So: 1 << 2 \n<|end|><|start|>assistant"
+#define FINAL "<|channel|>final<|message|>"
+#define CALL_OPEN "<|channel|>commentary to=functions.list_files <|constrain|>json<|message|>"
+
+static const struct {
+    const char *text;
+    bool without_tools, with_tools; /* the text is allowed, and may end */
+} contents[] = {
+    {FINAL "{\"a\": 1}", true, true},
+    {THOUGHT THOUGHT FINAL "{\"a\": 1}", true, true},
+    {THOUGHT "<|channel|>final <|constrain|>json<|message|>{\"a\": 1}", true, true},
+    {"{\"a\": 1}", false, false},
+    {FINAL "{\"a\": \"1\"}", false, false},
+    {FINAL "{\"a\": 1} ", false, false},
+    {THOUGHT, false, false},
+    {"<|channel|>commentary<|message|>{\"a\": 1}", false, false},
+    {THOUGHT CALL_OPEN "{\"path\": \"/a\"}", false, true},
+    {" to=functions.list_files<|channel|>commentary json<|message|>{\"path\": \"/a\"}", false,
+     true},
+    {CALL_OPEN "{\"path\": \"a\"}", false, false},
+    {CALL_OPEN "{\"a\": 1}", false, false},
+};
+
+static void check_contents(const ag_chat_format *f, const ag_tokenizer *t,
+                           const ag_constraint_vocab *vocab, bool with_tools) {
+    static const char schema[] = "{\"properties\": {\"a\": {\"$ref\": \"#/$defs/n\"}}, "
+                                 "\"required\": [\"a\"], \"type\": \"object\", "
+                                 "\"$defs\": {\"n\": {\"type\": \"integer\"}}}";
+    ag_constraint_params p = ag_constraint_defaults(AG_CONSTRAINT_JSON_SCHEMA);
+    ag_chat *c = chat_of(f, "[{'role': 'user', 'content': 'a'}]", with_tools ? full_tools : NULL);
+    ag_constraint *x;
+    ag_ids ids = {0};
+    ag_error err = {0};
+    p.text = schema;
+    p.len = strlen(schema);
+    p.closed_objects = true;
+    assert_int_equal(ag_chat_render(c, 0, &ids, NULL, NULL), AG_OK);
+    if (ag_chat_constrain_content(c, vocab, &p, &x, &err) != AG_OK) fail_msg("%s", err.msg);
+    for (size_t i = 0; i < sizeof contents / sizeof *contents; i++) {
+        assert_int_equal(ag_constraint_reset(x, NULL), AG_OK);
+        const bool wanted = with_tools ? contents[i].with_tools : contents[i].without_tools;
+        const bool is_allowed = try_text(x, t, contents[i].text, &ids) && ag_constraint_may_end(x);
+        if (is_allowed != wanted)
+            fail_msg("%s is %s", contents[i].text, wanted ? "rejected" : "allowed");
+    }
+    ag_constraint_destroy(x);
+    p.kind = AG_CONSTRAINT_REGEX;
+    assert_int_equal(ag_chat_constrain_content(c, vocab, &p, &x, &err), AG_OK);
+    assert_null(x);
+    p.kind = AG_CONSTRAINT_JSON_SCHEMA;
+    p.len--;
+    assert_int_equal(ag_chat_constrain_content(c, vocab, &p, &x, &err), AG_FORMAT);
+    ag_ids_free(&ids);
+    ag_chat_destroy(c);
+}
+
+static void only_the_final_message_is_constrained(void **state) {
+    static const char *const spellings[] = {"<EOS>",       "<|start|>", "<|channel|>",
+                                            "<|message|>", "<|end|>",   "<|constrain|>"};
+    (void)state;
+    spelling_list l = {0};
+    for (size_t i = 0; i < sizeof spellings / sizeof *spellings; i++)
+        add_spelling(&l, spellings[i], strlen(spellings[i]));
+    ag_tokenizer *t = tokenizer_with(&l, NULL);
+    ag_chat_format *f = format_of(DATA "channels.jinja", t),
+                   *other = format_of(DATA "objects.jinja", t);
+    const int32_t eos = ag_tokenizer_id(t, "<EOS>", 5);
+    ag_constraint_vocab *vocab;
+    ag_constraint *none;
+    assert_int_equal(ag_constraint_vocab_create(t, N_VOCAB, &eos, 1, &vocab, NULL), AG_OK);
+    check_contents(f, t, vocab, false);
+    check_contents(f, t, vocab, true);
+    const ag_constraint_params p = ag_constraint_defaults(AG_CONSTRAINT_JSON_OBJECT);
+    ag_chat *c = chat_of(other, "[{'role': 'user', 'content': 'a'}]", NULL);
+    assert_int_equal(ag_chat_constrain_content(c, vocab, &p, &none, NULL), AG_OK);
+    assert_null(none);
+    ag_chat_destroy(c);
+    ag_constraint_vocab_destroy(vocab);
+    ag_chat_format_destroy(f);
+    ag_chat_format_destroy(other);
+    ag_tokenizer_destroy(t);
+    free_spellings(&l);
+}
+
 /* ---- start of a call, and errors ---- */
 
 static ag_chat *chat_with_question(const ag_chat_format *f, const char *tools) {
@@ -579,6 +672,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(grammars_admit_only_valid_calls),
         cmocka_unit_test(grammars_of_bare_code_admit_only_valid_calls),
+        cmocka_unit_test(only_the_final_message_is_constrained),
         cmocka_unit_test(begins_calls_as_the_template_does),
         cmocka_unit_test(rejects_calls_that_cannot_be_constrained),
         cmocka_unit_test(finds_no_calls_when_tool_choice_is_none),

@@ -416,6 +416,87 @@ static void restores_answers_in_other_conversations(void **state) {
     ag_tokenizer_destroy(t);
 }
 
+/* ---- bodies of harmony messages ---- */
+
+static ag_tokenizer *harmony_tokenizer(void) {
+    static const char *const spellings[] = {"<|start|>", "<|channel|>",   "<|message|>",
+                                            "<|end|>",   "<|constrain|>", "<|call|>",
+                                            "answer"};
+    spelling_list l = {0};
+    for (size_t i = 0; i < sizeof spellings / sizeof *spellings; i++)
+        add_spelling(&l, spellings[i], strlen(spellings[i]));
+    ag_tokenizer *t = tokenizer_with(&l, "answer"); /* the last one is not special */
+    free_spellings(&l);
+    return t;
+}
+
+/* Saves a sampled answer and restores it in a conversation that sends the messages. Returns the
+ * number of sampled letters in the prompt where the tokenizer has "answer"; the text is checked. */
+static size_t count_sampled(const ag_tokenizer *t, const char *answer, const char *messages,
+                            const char *text) {
+    ag_chat_format *f = format_of(DATA "channels.jinja", t);
+    ag_chat *first = chat_of(f, "[{'role': 'user', 'content': 'an answer'}]", TOOLS);
+    ag_chat *next = chat_of(f, messages, NULL);
+    ag_ids own = {0}, ids = {0};
+    ag_text saved = {0}, got = {0}, decoded = {0};
+    ag_chat_parser *p;
+    assert_int_equal(ag_chat_render(first, 0, &ids, NULL, NULL), AG_OK);
+    letter_ids(t, answer, &own);
+    parse_answer(first, answer, &p);
+    assert_int_equal(ag_chat_keep_answer(first, p, own.data, own.n, &saved, NULL), AG_OK);
+    assert_int_equal(ag_chat_restore_answer(next, saved.data, saved.len, NULL), AG_OK);
+    ids.n = 0;
+    assert_int_equal(ag_chat_render(next, 0, &ids, &got, NULL), AG_OK);
+    assert_string_equal(got.data, text);
+    assert_int_equal(ag_tokenizer_decode(t, ids.data, ids.n, true, &decoded, NULL), AG_OK);
+    assert_string_equal(decoded.data, text);
+    size_t n = 0;
+    for (size_t i = 0; i < ids.n; i++) n += ids.data[i] == 'w';
+    ag_chat_parser_destroy(p);
+    ag_text_free(&saved);
+    ag_text_free(&got);
+    ag_text_free(&decoded);
+    ag_ids_free(&own);
+    ag_ids_free(&ids);
+    ag_chat_destroy(first);
+    ag_chat_destroy(next);
+    ag_chat_format_destroy(f);
+    return n;
+}
+
+/* The prompt is what the template writes; bodies that it writes as the model did keep their ids. */
+static void harmony_bodies_keep_their_ids(void **state) {
+    (void)state;
+    ag_tokenizer *t = harmony_tokenizer();
+#define ASK "<|start|>user<|message|>an answer<|end|>"
+#define THOUGHT "<|channel|>analysis<|message|>an answer"
+#define CALLED(arguments)                                                                     \
+    THOUGHT "<|end|><|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json" \
+            "<|message|>" arguments
+#define HISTORY                                                                          \
+    "[{'role': 'user', 'content': 'an answer'}, {'role': 'assistant', 'content': null, " \
+    "'reasoning_content': 'an answer', 'tool_calls': [" CALL("1", "{\"answer\": 1}") "]}]"
+#define PROMPT                                                                             \
+    ASK "<|start|>assistant" THOUGHT "<|end|><|start|>assistant to=functions.f<|channel|>" \
+        "commentary json<|message|>{\"answer\": 1}<|call|><|start|>assistant"
+    assert_int_equal(count_sampled(t, CALLED("{\"answer\": 1}"), HISTORY, PROMPT), 2);
+    assert_int_equal(count_sampled(t, CALLED("{\"answer\":1}"), HISTORY, PROMPT), 1);
+    assert_int_equal(count_sampled(t, THOUGHT ".", HISTORY, PROMPT), 0);
+    assert_int_equal(
+        count_sampled(t, THOUGHT "<|end|><|start|>assistant<|channel|>final<|message|>the answer",
+                      "[{'role': 'user', 'content': 'an answer'}, {'role': 'assistant', "
+                      "'content': 'the answer', 'reasoning_content': 'an answer'}]",
+                      ASK "<|start|>assistant<|channel|>final<|message|>the answer<|end|>"
+                          "<|start|>assistant"),
+        1);
+#undef ASK
+#undef THOUGHT
+#undef CALLED
+#undef HISTORY
+#undef PROMPT
+    ag_tokenizer_destroy(t);
+}
+
 /* A client that writes the same text must not get the special token. */
 static void rejects_answers_with_special_tokens_in_text(void **state) {
     (void)state;
@@ -524,6 +605,7 @@ int main(void) {
         cmocka_unit_test(changed_answers_are_encoded_as_text),
         cmocka_unit_test(answers_of_clients_are_encoded_as_text),
         cmocka_unit_test(restores_answers_in_other_conversations),
+        cmocka_unit_test(harmony_bodies_keep_their_ids),
         cmocka_unit_test(rejects_answers_with_special_tokens_in_text),
         cmocka_unit_test(rejects_answers_of_other_tokenizers_or_templates),
         cmocka_unit_test(rejects_ids_that_do_not_spell_the_message),

@@ -191,6 +191,20 @@ static const answer_case cases[] = {
      "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>Yes "
      "<|no|>",
      "hm", "Yes <|no|>", ""},
+    {"channels: recipient in the role", &harmony, false,
+     " to=functions.weather<|channel|>commentary json<|message|>" CITY "<|call|>", "", "",
+     "weather " CITY ";"},
+    {"channels: calls in the channel analysis", &harmony, false,
+     "<|channel|>analysis<|message|>hm<|end|><|start|>assistant to=functions.weather<|channel|>"
+     "analysis<|message|>" CITY "<|call|><|start|>assistant<|channel|>analysis to=functions.add "
+     "<|constrain|>json<|message|>{}<|call|>",
+     "hm", "", "weather " CITY ";add {};"},
+    {"channels: text before a call", &harmony, false,
+     "<|channel|>commentary<|message|>So: <|end|><|start|>assistant<|channel|>commentary "
+     "to=functions.add <|constrain|>json<|message|>{}<|call|>",
+     "", "So: ", "add {};"},
+    {"channels: recipient that is no function", &harmony, false,
+     "<|channel|>commentary to=analysis<|message|>1", "", "", "analysis 1;"},
     {"text without channels", &harmony, false, "Yes", "", "Yes", ""},
 };
 

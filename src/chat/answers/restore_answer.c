@@ -53,13 +53,15 @@ static ag_status append_all_ids(const ag_chat *c, const int32_t *ids, size_t n, 
 }
 
 /* Fails with AG_UNSUPPORTED unless the ids of an answer without calls spell its content, in
- * ordinary tokens. A message with the same text from a client must not get special tokens. */
+ * ordinary tokens. A message with the same text from a client must not get special tokens. Harmony
+ * needs no check: its bodies are compared with the text that their ids spell. */
 static ag_status check_spelling(const ag_chat *c, const json_t *message, const ag_chat_answer *t,
                                 ag_error *err) {
     const json_t *content = json_object_get(message, "content");
     const char *content_text = json_string_value(content);
     ag_text text = {0};
-    if (json_object_get(message, "tool_calls")) return AG_OK;
+    if (json_object_get(message, "tool_calls") || c->format->calls.kind == AG_CALLS_HARMONY)
+        return AG_OK;
     if (t->n_reasoning > t->ids.n || !content_text)
         return AG_FAIL(err, UNSUPPORTED,
                        "cannot reuse the answer's token ids: it has reasoning but no text");

@@ -316,6 +316,17 @@ static ag_status put_opening(ag_call_writer *w, const char *s, size_t n) {
 
 static bool is_blank(const char *s) { return !s || s[ag_json_space_len(s, strlen(s))] == '\0'; }
 
+/* Writes the rule `header`: the header of a call after the tool's name. */
+static ag_status put_harmony_header(ag_call_writer *w) {
+    AG_TRY(ag_call_put(w, "header ::= ("));
+    AG_TRY(ag_call_put_literal(w, "<|channel|>"));
+    AG_TRY(ag_call_put(w, "(\"commentary\" | \"analysis\"))? (\" json\" | \" \"? "));
+    AG_TRY(ag_call_put_literal(w, "<|constrain|>"));
+    AG_TRY(ag_call_put(w, "\"json\")? "));
+    AG_TRY(ag_call_put_literal(w, "<|message|>"));
+    return ag_call_put(w, "\n");
+}
+
 static ag_status put_harmony_root(ag_call_writer *w) {
     const char *const *opens;
     const size_t n = ag_call_harmony_opens(&opens);
@@ -324,13 +335,7 @@ static ag_status put_harmony_root(ag_call_writer *w) {
         AG_TRY(put_opening(w, opens[i], strlen(opens[i])));
         AG_TRY(ag_call_put(w, i + 1 < n ? "| " : ") call\n"));
     }
-    AG_TRY(ag_call_put(w, "header ::= ("));
-    AG_TRY(ag_call_put_literal(w, "<|channel|>commentary"));
-    AG_TRY(ag_call_put(w, ")? (\" \" ("));
-    AG_TRY(ag_call_put_literal(w, "<|constrain|>"));
-    AG_TRY(ag_call_put(w, ")? \"json\")? "));
-    AG_TRY(ag_call_put_literal(w, "<|message|>"));
-    return ag_call_put(w, "\n");
+    return put_harmony_header(w);
 }
 
 /* Writes the rule `root`: all that a trigger of ag_call_trigger() begins. */
@@ -367,5 +372,45 @@ ag_status ag_call_free_grammar(const ag_chat_format *f, const json_t *tools,
         .f = f, .c = &f->calls, .loose = p->loose, .is_free = true, .out = out, .err = err};
     AG_TRY(ag_call_trigger(&w, tools, starts_bare(f), p->in_reasoning));
     AG_TRY(put_free_root(&w, p->several));
+    return put_calls(&w, tools);
+}
+
+/* ---- answers with constrained content ---- */
+
+/* Writes the rule `thought`, a message of reasoning and the start of the next message. No text has
+ * "<|", which could spell a delimiter. */
+static ag_status put_thought(ag_call_writer *w) {
+    AG_TRY(ag_call_put(w, "thought ::= "));
+    AG_TRY(ag_call_put_literal(w, "<|channel|>analysis<|message|>"));
+    AG_TRY(ag_call_put(w, "([^<] | \"<\"+ [^<|])* \"<\"* "));
+    AG_TRY(ag_call_put_literal(w, "<|end|><|start|>assistant"));
+    return ag_call_put(w, "\n");
+}
+
+/* Writes the rule `final`, a message in the channel final. */
+static ag_status put_final(ag_call_writer *w, const char *content) {
+    AG_TRY(ag_call_put(w, "final ::= "));
+    AG_TRY(ag_call_put_literal(w, "<|channel|>final"));
+    AG_TRY(ag_call_put(w, "(\" \"? "));
+    AG_TRY(ag_call_put_literal(w, "<|constrain|>"));
+    AG_TRY(ag_call_put(w, "\"json\")? "));
+    AG_TRY(ag_call_put_literal(w, "<|message|>"));
+    AG_TRY(ag_call_put(w, content));
+    return ag_call_put(w, "\n");
+}
+
+ag_status ag_call_content_grammar(const ag_chat_format *f, const json_t *tools, const json_t *loose,
+                                  const char *content, ag_text *out, ag_error *err) {
+    ag_call_writer w = {
+        .f = f, .c = &f->calls, .loose = loose, .is_free = true, .out = out, .err = err};
+    AG_TRY(ag_call_put(&w, "root ::= thought* "));
+    AG_TRY(ag_call_put(&w, tools ? "(final | open call)\n" : "final\n"));
+    AG_TRY(put_thought(&w));
+    AG_TRY(put_final(&w, content));
+    if (!tools) return AG_OK;
+    AG_TRY(ag_call_put(&w, "open ::= ("));
+    AG_TRY(ag_call_put_literal(&w, "<|channel|>"));
+    AG_TRY(ag_call_put(&w, "(\"commentary\" | \"analysis\"))? \" to=functions.\"\n"));
+    AG_TRY(put_harmony_header(&w));
     return put_calls(&w, tools);
 }

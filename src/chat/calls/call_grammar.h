@@ -20,6 +20,11 @@ typedef struct ag_call_free_params {
     bool in_reasoning;   /* the answer starts in the reasoning */
     const json_t *loose; /* names of tools whose arguments may be any object; NULL: none */
 } ag_call_free_params;
+/* Appends a grammar of an entire harmony answer: reasoning, then a final message that matches
+ * `content`, which is part of a grammar, or a call of one of the tools (NULL: none). `loose` as in
+ * ag_call_free_params. */
+ag_status ag_call_content_grammar(const ag_chat_format *f, const json_t *tools, const json_t *loose,
+                                  const char *content, ag_text *out, ag_error *err);
 /* Appends a grammar with a trigger, for an answer that may call the tools or not. Fails as
  * ag_call_grammar() does. */
 ag_status ag_call_free_grammar(const ag_chat_format *f, const json_t *tools,

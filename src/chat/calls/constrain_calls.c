@@ -1,23 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Constraint of an answer that may call tools or not. */
+/* Constraints of answers that may call tools or not, with free or constrained content. */
 #include "chat/calls/call_grammar.h"
+#include "chat/calls/grammar_text.h"
 #include "chat/conversation.h"
+#include "chat/json_text.h"
 #include "chat/message.h"
 #include "core/fail.h"
+#include "formats/json.h"
+#include "text/bytes.h"
 
 #include <antigravity/constrain.h>
+#include <string.h>
 
 typedef struct calls {
     const ag_chat *c;
     const ag_constraint_vocab *vocab;
     const ag_constraint_params *limits;
     ag_call_free_params params;
+    const char *content; /* part of a grammar that the content matches; NULL: it is free */
     ag_error *err;
 } calls;
 
 static ag_status create(calls *x, const json_t *tools, ag_constraint **out) {
     ag_text grammar = {0};
-    ag_status st = ag_call_free_grammar(x->c->format, tools, &x->params, &grammar, x->err);
+    const ag_chat_format *f = x->c->format;
+    ag_status st = x->content ? ag_call_content_grammar(f, tools, x->params.loose, x->content,
+                                                        &grammar, x->err)
+                              : ag_call_free_grammar(f, tools, &x->params, &grammar, x->err);
     ag_constraint_params p = *x->limits;
     p.kind = AG_CONSTRAINT_GRAMMAR;
     p.text = grammar.data;
@@ -53,6 +62,18 @@ static ag_status find_loose(calls *x, json_t *loose) {
     return AG_OK;
 }
 
+/* Creates the constraint; tools whose parameters cannot be constrained may get any object. */
+static ag_status create_with_tools(calls *x, ag_constraint **out) {
+    ag_status st = create(x, x->c->tools, out);
+    if (st == AG_OK || is_other_failure(st)) return st;
+    json_t *loose = json_object();
+    st = loose ? find_loose(x, loose) : no_memory(x);
+    x->params.loose = loose;
+    if (st == AG_OK) st = create(x, x->c->tools, out);
+    json_decref(loose);
+    return st;
+}
+
 ag_status ag_chat_constrain_calls(const ag_chat *c, const ag_constraint_vocab *v,
                                   const ag_constraint_params *limits, unsigned flags,
                                   ag_constraint **out, ag_error *err) {
@@ -61,12 +82,51 @@ ag_status ag_chat_constrain_calls(const ag_chat *c, const ag_constraint_vocab *v
     x.params.in_reasoning = c->starts_in_reasoning;
     *out = NULL;
     if (!c->tools || c->no_calls) return AG_OK;
-    ag_status st = create(&x, c->tools, out);
-    if (st == AG_OK || is_other_failure(st)) return st;
-    json_t *loose = json_object();
-    st = loose ? find_loose(&x, loose) : no_memory(&x);
-    x.params.loose = loose;
-    if (st == AG_OK) st = create(&x, c->tools, out);
-    json_decref(loose);
+    const ag_status st = create_with_tools(&x, out);
     return is_other_failure(st) ? st : AG_OK;
+}
+
+/* Appends the choices as alternatives. */
+static ag_status append_choices(const ag_constraint_params *p, ag_text *out, ag_error *err) {
+    ag_call_writer w = {.out = out, .err = err};
+    for (size_t i = 0; i < p->n_choices; i++) {
+        AG_TRY(ag_call_put(&w, i ? "| " : "("));
+        AG_TRY(ag_call_put_quoted(&w, p->choices[i], strlen(p->choices[i])));
+    }
+    return ag_call_put(&w, ")");
+}
+
+static ag_status append_schema(const ag_constraint_params *p, ag_text *out, ag_error *err) {
+    json_t *schema;
+    AG_TRY(ag_json_parse(p->text, p->len, "schema", &schema, err));
+    ag_status st = ag_text_append_string(out, "%json ", err);
+    if (st == AG_OK) st = ag_json_text_append(schema, out, err);
+    json_decref(schema);
+    return st;
+}
+
+/* Appends the part of a grammar that matches the content; nothing if there is no such notation. */
+static ag_status append_content(const ag_constraint_params *p, ag_text *out, ag_error *err) {
+    if (p->kind == AG_CONSTRAINT_JSON_SCHEMA) return append_schema(p, out, err);
+    if (p->kind == AG_CONSTRAINT_JSON_OBJECT)
+        return ag_text_append_string(out, "%json {\"type\": \"object\"}", err);
+    const bool has_choices = p->kind == AG_CONSTRAINT_CHOICES && p->n_choices;
+    return has_choices ? append_choices(p, out, err) : AG_OK;
+}
+
+ag_status ag_chat_constrain_content(const ag_chat *c, const ag_constraint_vocab *v,
+                                    const ag_constraint_params *content, ag_constraint **out,
+                                    ag_error *err) {
+    calls x = {.c = c, .vocab = v, .limits = content, .err = err};
+    ag_text part = {0};
+    *out = NULL;
+    if (c->format->calls.kind != AG_CALLS_HARMONY) return AG_OK;
+    ag_status st = append_content(content, &part, err);
+    x.content = part.data;
+    if (st == AG_OK && part.len) {
+        const bool has_tools = c->tools && !c->no_calls;
+        st = has_tools ? create_with_tools(&x, out) : create(&x, NULL, out);
+    }
+    ag_text_free(&part);
+    return st;
 }

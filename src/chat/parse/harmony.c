@@ -50,7 +50,8 @@ static const char *recipient(const char *s, size_t n, size_t *n_name) {
 
 /* Returns the kind of text in a message, by the channel in its header. */
 static ag_chat_delta_kind kind_of(const char *header, size_t n) {
-    return ag_find_bytes(header, n, "analysis") ? AG_CHAT_DELTA_REASONING : AG_CHAT_DELTA_CONTENT;
+    static const char analysis[] = "<|channel|>analysis";
+    return ag_find_bytes(header, n, analysis) ? AG_CHAT_DELTA_REASONING : AG_CHAT_DELTA_CONTENT;
 }
 
 /* State: the header of a message. */

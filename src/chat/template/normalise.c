@@ -260,11 +260,11 @@ static ag_status add_tools(normaliser *n, const json_t *tools, ag_error *err) {
 
 /* Adds all messages. Tools become a system message after the leading ones if the template does not
  * take them. */
-static ag_status add_all(normaliser *n, const ag_chat *c, ag_error *err) {
+static ag_status add_all(normaliser *n, const ag_chat *c, const json_t *messages, ag_error *err) {
     bool lacks_tools = c->tools && !has(n, AG_CHAT_TOOLS);
     size_t i;
     json_t *m;
-    json_array_foreach(c->messages, i, m) {
+    json_array_foreach(messages, i, m) {
         const bool is_system = ag_chat_has_role(m, "system") || ag_chat_has_role(m, "developer");
         AG_TRY(ag_chat_check_interrupt("normalising the conversation", err));
         if (lacks_tools && !is_system) {
@@ -284,9 +284,12 @@ static ag_status add_all(normaliser *n, const ag_chat *c, ag_error *err) {
 
 ag_status ag_chat_normalise(const ag_chat *c, json_t **messages, json_t **tools, ag_error *err) {
     normaliser n = {.f = c->format, .preamble = c->preamble, .out = json_array()};
+    json_t *split = NULL;
     *messages = *tools = NULL;
     ag_status st = ag_normalise_check(n.out != NULL, err);
-    if (st == AG_OK) st = add_all(&n, c, err);
+    if (st == AG_OK) st = ag_split_calls(c->format, c->messages, &split, err);
+    if (st == AG_OK) st = add_all(&n, c, split, err);
+    json_decref(split);
     if (st == AG_OK && c->tools && has(&n, AG_CHAT_TOOLS)) {
         st = ag_normalise_tools(c->format, c->tools, tools, err);
     }

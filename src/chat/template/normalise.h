@@ -11,6 +11,10 @@
  * there are none or the template does not take tools: then a system message lists them. */
 ag_status ag_chat_normalise(const ag_chat *c, json_t **messages, json_t **tools, ag_error *err);
 
+/* *out: the messages, owned. If the format is harmony and its template writes one call of a
+ * message, each call becomes a message, and its results follow it. */
+ag_status ag_split_calls(const ag_chat_format *f, json_t *messages, json_t **out, ag_error *err);
+
 /* Fails with AG_NOMEM unless ok. */
 ag_status ag_normalise_check(bool ok, ag_error *err);
 /* Sets m[key] to v, which is taken over. Fails with AG_NOMEM, also if v is NULL. */

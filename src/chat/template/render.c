@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Renders a conversation as text and as ids. */
 #include "chat/answers/placeholder.h"
+#include "chat/answers/sampled_body.h"
 #include "chat/conversation.h"
 #include "chat/message.h"
 #include "chat/template/normalise.h"
@@ -153,12 +154,17 @@ static ag_status render_answers(rendering *r, ag_error *err) {
     return AG_OK;
 }
 
+/* Returns whether sampled ids are found by the text of harmony messages, not by placeholders. */
+static bool is_harmony(const ag_chat *c) { return c->format->calls.kind == AG_CALLS_HARMONY; }
+
 static ag_status encode_output(rendering *r, ag_ids *ids, ag_error *err) {
     const ag_chat_format *f = r->c->format;
     if (!f->tokenizer)
         return AG_FAIL(err, INVALID,
                        "token ids need a tokenizer: the chat format was created without one");
-    if (r->placeholders.n == 0) {
+    if (is_harmony(r->c) && !(r->flags & AG_CHAT_NO_REWRITING)) {
+        AG_TRY(ag_sampled_bodies_locate(r->c, &r->out, r->end, &r->ranges, err));
+    } else if (r->placeholders.n == 0) {
         AG_TRY(ag_special_text_find_ranges(f, &r->out, 0, r->end, &r->ranges, err));
     }
     return ag_tokenizer_encode_ranges(f->tokenizer, r->out.text, r->end, r->ranges.ranges,
@@ -172,7 +178,8 @@ ag_status ag_chat_render(ag_chat *c, unsigned flags, ag_ids *ids, ag_text *text,
     ag_preamble_choose(c->preamble);
     c->call_prefix.len = 0;
     c->no_calls = flags & AG_CHAT_NO_CALLS;
-    const bool has_placeholders = ids && c->n_answers && !(flags & AG_CHAT_NO_REWRITING);
+    const bool has_placeholders =
+        ids && c->n_answers && !(flags & AG_CHAT_NO_REWRITING) && !is_harmony(c);
     if (has_placeholders) st = ag_placeholders_find(c, &r.placeholders, err);
     if (st == AG_OK) st = r.placeholders.n ? render_answers(&r, err) : render_text(&r, err);
     if (st == AG_OK && ids) st = encode_output(&r, ids, err);

@@ -70,10 +70,10 @@ static bool read_tool(const json_t *tool, json_t *tools, serve_error *e) {
     json_t *description = json_object_get(tool, "description");
     if (!name) return reject_field(e, "tools", "a tool has no name");
     if (!json_is_object(schema)) return reject_field(e, "tools", "%s has no input_schema", name);
-    json_t *function =
-        JSON_OBJECT({"name", json_string(name)}, {"parameters", json_incref(schema)});
+    json_t *function = JSON_OBJECT({"name", json_string(name)});
     if (json_is_string(description))
         function = JSON_ADD(function, {"description", json_incref(description)});
+    function = JSON_ADD(function, {"parameters", json_incref(schema)});
     return list_add(tools, JSON_OBJECT({"type", json_string("function")}, {"function", function}),
                     e);
 }

@@ -238,7 +238,9 @@ static bool compile_constraint(const serve_job *job, const ag_text *required_cal
         !add_choices(r, &p, &choices, e))
         return false;
     ag_status st = find_vocab(job, &vocab, &err);
-    if (st == AG_OK) st = ag_constraint_create(vocab, &p, out, &err);
+    if (st == AG_OK && r->kind == SERVE_CHAT && !required_call->len && !r->continue_last)
+        st = ag_chat_constrain_content(job->chat, vocab, &p, out, &err);
+    if (st == AG_OK && !*out) st = ag_constraint_create(vocab, &p, out, &err);
     account_free(choices);
     if (st == AG_OK) return true;
     reject_status(e, &err);
