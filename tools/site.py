@@ -6,7 +6,8 @@
     tools/site.py check HTML     fails if a page loads something from another host
 
 docs/ is the root of the site. A file of another directory that a page links to is copied, and is a
-page if it is Markdown. The navigation is the list of pages of docs/README.md, in its order."""
+page if it is Markdown. The pages of functions are made from the public headers, and names of
+functions in other pages are links to them. The navigation is the list of pages of docs/README.md, in its order."""
 import argparse
 import html.parser
 import os
@@ -15,8 +16,12 @@ import re
 import shutil
 import sys
 
+import site_api
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LINK = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
+API, INCLUDE = "reference/api", "include/antigravity"
+FUNCTION = re.compile(r"(?<!\[)`(ag_[a-z0-9_]+)(?:\(\))?`(?!\])")
 # Languages of fenced code that name a file after them: ```c examples/story.c
 TITLED = re.compile(r"^```([a-z]+) ([^\s`]+)$")
 
@@ -27,18 +32,31 @@ class Pages:
     def __init__(self, out):
         self.out = out
         self.copied = set()
+        self.functions = site_api.write(ROOT / INCLUDE, out / API)
 
     @staticmethod
     def place(path):
         """Returns the path in the site of a file of the repository."""
+        if path == INCLUDE:
+            return f"{API}/README.md"
+        if path.startswith(INCLUDE):
+            return f"{API}/{os.path.basename(path)}.md"
         return path.removeprefix("docs/")
+
+    def link_functions(self, line, path):
+        def replace(match):
+            place = self.functions.get(match[1])
+            start = os.path.dirname(self.place(path))
+            return f"[{match[0]}]({os.path.relpath(f'{API}/{place}', start)})" if place else match[0]
+        return line if line.startswith("#") else FUNCTION.sub(replace, line)
 
     def rewrite_links(self, line, path):
         def replace(match):
             target = os.path.normpath(os.path.join(os.path.dirname(path), match[2]))
-            if not (ROOT / target).is_file():
-                sys.exit(f"{path}: the link {match[2]} has no file; link to a file of the repository")
-            self.copy(target)
+            if not target.startswith(INCLUDE):
+                if not (ROOT / target).is_file():
+                    sys.exit(f"{path}: the link {match[2]} has no file; link to a file of the repository")
+                self.copy(target)
             relative = os.path.relpath(self.place(target), os.path.dirname(self.place(path)))
             return match[1] + relative + match[3]
         return LINK.sub(replace, line)
@@ -58,7 +76,7 @@ class Pages:
                 fenced = not fenced
                 line = TITLED.sub(r'```\1 title="\2"', line)
             elif not fenced:
-                line = self.rewrite_links(line, path)
+                line = self.link_functions(self.rewrite_links(line, path), path)
             lines.append(line)
         destination.write_text("\n".join(lines) + "\n")
 
@@ -74,6 +92,10 @@ def navigation(pages):
             if match[2] not in listed:
                 listed.add(match[2])
                 lines.append(f"    - {match[2]}")
+            if match[2] == f"{API}/README.md":
+                headers = sorted((pages.out / API).glob("*.h.md"))
+                lines[-1:] = ["    - Functions:", f"      - {match[2]}"]
+                lines += [f"      - {API}/{header.name}" for header in headers]
     others = sorted(pages.place(path) for path in pages.copied if path.endswith(".md") and not path.startswith("docs/"))
     lines.append("  - Files of the repository:")
     lines += [f"    - {place}" for place in others if place not in listed]
