@@ -73,6 +73,7 @@ need_extras() {
     need libc6-dev-arm64-cross compiles aarch64-linux-gnu-gcc '#include <pthread.h>'
     need qemu-user-static has_any qemu-aarch64-static qemu-aarch64
     need dpkg-dev has dpkg-source
+    need python3-venv python3 -c 'import ensurepip' # for packages from PyPI
 }
 
 # The sanitizers' run-time library and OpenCL's functions carry clang's major version in their names.

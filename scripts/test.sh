@@ -3,7 +3,8 @@
 # Installs what is missing, builds and tests.
 #   scripts/test.sh              the native suite
 #   scripts/test.sh --all        everything, warnings being errors; what continuous integration runs
-#   scripts/test.sh STAGE...     some of: native asan tsan clang fuzz static shared aarch64 haswell oclgrind ptx
+#   scripts/test.sh STAGE...     some of: native asan tsan clang fuzz static shared aarch64 haswell oclgrind
+#                                ptx site
 #   scripts/test.sh --random [SEED] [--all | STAGE...]   the tests of a stage in random order; the seed is printed
 #   scripts/test.sh suites       tests of other projects against the server, with packages from PyPI: minutes, so --all
 #                                leaves them out. Models as docs/measured/server-suites.md says
@@ -16,7 +17,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 # The native one first: an OpenCL driver compiles kernels for all of them there, without sanitizers.
-all_stages=(native asan tsan clang fuzz static shared aarch64 haswell oclgrind ptx)
+all_stages=(native asan tsan clang fuzz static shared aarch64 haswell oclgrind ptx site)
 by_hand=(suites long hostile)
 native_preset=release
 SKIPPED=77
@@ -240,6 +241,12 @@ stage_ptx() {
         exit "$SKIPPED"
     fi
     tools/kernel_ptx.py --ptxas "$ptxas" --libclc "$libclc"
+}
+
+# The site, of which every link and anchor must resolve.
+stage_site() {
+    require python3
+    scripts/site.sh
 }
 
 # first_file FILE...: the first that exists.
