@@ -4,7 +4,7 @@
 # that names them, Debian packages, static programs, the site, an SPDX document and checksums. Installs each in a fresh
 # directory, environment or tree, where it must tell a story. Publishes nothing.
 #   scripts/release.sh VERSION
-# Needs mmdebstrap and qemu-user-static; takes about half an hour on two cores. First: scripts/test.sh --all musl long
+# Needs mmdebstrap and qemu-user-static; takes about half an hour on two cores. First: scripts/test.sh --all
 source "$(dirname "${BASH_SOURCE[0]}")/zig.sh"
 
 story='a little girl named Lily'
@@ -92,9 +92,9 @@ done
 make_epoch
 rm -rf dist build/release-files
 mkdir -p dist build/release-files
+for part in deb site; do "scripts/$part.sh"; done # the first removes older archives
 scripts/wheel.sh x86_64 aarch64
 scripts/static.sh x86_64 aarch64
-for part in deb site; do "scripts/$part.sh"; done
 pack_site
 make_sdist
 check_wheel
