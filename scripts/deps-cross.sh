@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds jansson, PCRE2, utf8proc and cmocka as archives for another machine, from the sources of the distribution
-# that runs this, into build/deps-TRIPLE. For wheels (*-gnu.2.17) it builds libevent in place of cmocka. Neither root nor a foreign apt architecture nor deb-src lines are needed.
+# that runs this, into build/deps-TRIPLE; with zig also libevent, and for wheels no cmocka. Neither root nor a foreign apt architecture nor deb-src lines are needed.
 #   scripts/deps-cross.sh aarch64-linux-gnu        the name of a file in cmake/toolchains
 #   scripts/deps-cross.sh aarch64-linux-android    with ANDROID_NDK set; untested
-#   scripts/deps-cross.sh x86_64-linux-gnu.2.17    with zig; scripts/wheel.sh calls it
+#   scripts/deps-cross.sh x86_64-linux-gnu.2.17    with zig; scripts/wheel.sh calls it, and scripts/static.sh with musl
 # Does nothing when the folder is complete; delete it to build anew.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -65,24 +65,31 @@ build_one() {
     quietly "deps-$package-install" cmake --build "$build" -j "$jobs" --target install
 }
 
-last=cmocka
-case $triple in *-gnu.2.*) last=libevent ;; esac
+libraries=(jansson pcre2 utf8proc)
+case $triple in
+*-gnu.2.*) libraries+=(libevent) ;;
+*-musl) libraries+=(libevent cmocka) ;;
+*) libraries+=(cmocka) ;;
+esac
 wanted=()
-for package in jansson pcre2 utf8proc "$last"; do
+for package in "${libraries[@]}"; do
     [ -e "$sources/$package/complete" ] || wanted+=("$package")
 done
 [ ${#wanted[@]} -eq 0 ] || fetch_sources "${wanted[@]}"
 say "Building them for $triple"
 rm -rf "$prefix"
-build_one jansson -DJANSSON_BUILD_DOCS=OFF -DJANSSON_EXAMPLES=OFF -DJANSSON_WITHOUT_TESTS=ON
-build_one pcre2 -DPCRE2_SUPPORT_JIT=ON -DPCRE2_BUILD_PCRE2GREP=OFF -DPCRE2_BUILD_TESTS=OFF
-build_one utf8proc
-if [ "$last" = cmocka ]; then
-    build_one cmocka -DWITH_STATIC_LIB=ON -DWITH_EXAMPLES=OFF
-else
-    build_one libevent -DEVENT__LIBRARY_TYPE=STATIC -DEVENT__DISABLE_OPENSSL=ON -DEVENT__DISABLE_TESTS=ON \
-        -DEVENT__DISABLE_BENCHMARK=ON -DEVENT__DISABLE_SAMPLES=ON
-fi
+for package in "${libraries[@]}"; do
+    case $package in
+    jansson) build_one jansson -DJANSSON_BUILD_DOCS=OFF -DJANSSON_EXAMPLES=OFF -DJANSSON_WITHOUT_TESTS=ON ;;
+    pcre2) build_one pcre2 -DPCRE2_SUPPORT_JIT=ON -DPCRE2_BUILD_PCRE2GREP=OFF -DPCRE2_BUILD_TESTS=OFF ;;
+    utf8proc) build_one utf8proc ;;
+    libevent)
+        build_one libevent -DEVENT__LIBRARY_TYPE=STATIC -DEVENT__DISABLE_OPENSSL=ON -DEVENT__DISABLE_TESTS=ON \
+            -DEVENT__DISABLE_BENCHMARK=ON -DEVENT__DISABLE_SAMPLES=ON
+        ;;
+    cmocka) build_one cmocka -DWITH_STATIC_LIB=ON -DWITH_EXAMPLES=OFF ;;
+    esac
+done
 # cmocka builds both and gives the archive another name; an emulator would have to be told where the other is.
 rm -f "$prefix"/lib/*.so*
 if [ -e "$prefix/lib/libcmocka-static.a" ]; then mv "$prefix"/lib/libcmocka{-static,}.a; fi

@@ -6,6 +6,7 @@
 #   scripts/test.sh STAGE...     some of: native asan tsan clang fuzz static shared aarch64 haswell oclgrind
 #                                ptx site
 #   scripts/test.sh --random [SEED] [--all | STAGE...]   the tests of a stage in random order; the seed is printed
+#   scripts/test.sh musl         golden tests of the static program, with zig from PyPI: --all leaves it out
 #   scripts/test.sh suites       tests of other projects against the server, with packages from PyPI: minutes, so --all
 #                                leaves them out. Models as docs/measured/server-suites.md says
 #   scripts/test.sh hostile      hostile clients against the native build and that with address sanitizer: ten minutes for
@@ -18,7 +19,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 # The native one first: an OpenCL driver compiles kernels for all of them there, without sanitizers.
 all_stages=(native asan tsan clang fuzz static shared aarch64 haswell oclgrind ptx site)
-by_hand=(suites long hostile)
+by_hand=(musl suites long hostile)
 native_preset=release
 SKIPPED=77
 
@@ -162,6 +163,11 @@ stage_aarch64() {
     scripts/deps-cross.sh aarch64-linux-gnu
     build_tests aarch64
     run_tests aarch64
+}
+
+stage_musl() {
+    require dpkg-source python3
+    scripts/static.sh --golden x86_64 aarch64
 }
 
 # The tests that the native presets and asan, tsan and aarch64 leave out for their time.

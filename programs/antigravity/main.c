@@ -3,12 +3,13 @@
 #include "command.h"
 #include "options/compat_options.h"
 #include "options/suggest.h"
+#include "support/version.h"
 #include "terminal/interrupt.h"
 #include "terminal/output.h"
 
-#include <antigravity/antigravity.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct command {
     const char *name;
@@ -31,6 +32,7 @@ static const command commands[] = {
      "measure the importance of a model's KV heads, for --head-budget FILE"},
     {"quantize", command_quantize, "write a model as a GGUF file, with smaller weights"},
     {"devices", command_devices, "list backends and devices"},
+    {"doctor", command_doctor, "examine this machine: what is missing or slow, and why"},
     {"pull", command_pull, "fetch a model, after which -m NAME finds it"},
     {"models", command_models, "list the models in the store (also: list, ls)"},
     {"list", command_models, NULL},
@@ -58,6 +60,16 @@ static void print_help(FILE *out) {
         "  antigravity bench --shape llama-3.2-1b\n"
         "\nExit status: 0 done, 1 failed while running, 2 wrong usage; after a signal 128 and "
         "its\nnumber: 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.\n");
+}
+
+static void print_next_steps(void) {
+    fputs("Antigravity runs language models on this machine. Type next:\n\n"
+          "  antigravity chat                 chat with the demo model, which tells fairy tales\n"
+          "  antigravity pull ORG/NAME        fetch a model; antigravity models lists them\n"
+          "  antigravity chat -m NAME         chat with that model\n"
+          "  antigravity doctor               what is missing or slow on this machine\n"
+          "  antigravity --help               all commands\n",
+          stderr);
 }
 
 static const command *find_command(const char *name) {
@@ -97,12 +109,13 @@ int main(int argc, char **argv) {
     output_keep_streams();
     output_survive_limits();
     if (argc < 2) {
-        print_help(stderr);
+        if (isatty(STDERR_FILENO)) print_next_steps();
+        else print_help(stderr);
         return EXIT_USAGE;
     }
     const char *name = argv[1];
     if (!strcmp(name, "--version") || !strcmp(name, "-V") || !strcmp(name, "version")) {
-        printf("antigravity %s\n", ag_version());
+        version_print();
         return output_finish(EXIT_DONE);
     }
     if (!strcmp(name, "--help") || !strcmp(name, "-h")) {

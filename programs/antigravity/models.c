@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* antigravity models lists the store; antigravity rm removes models. */
+#include "models.h"
 #include "command.h"
-#include "model/store.h"
 #include "support/table.h"
 #include "terminal/output.h"
 
@@ -46,7 +46,7 @@ static void describe_model(const model_store *s, const store_entry *e, char *kin
     make_printable(kind);
 }
 
-static json_t *entry_row(const model_store *s, const store_entry *e, bool full) {
+json_t *models_row(const model_store *s, const store_entry *e, bool full) {
     char kind[512], used[32], name[NAME_MAX + 1], path[PATH_MAX + NAME_MAX + 2];
     ag_model_info info;
     bool known;
@@ -73,7 +73,7 @@ static int list_models(table_format format) {
         .format = format, .columns = columns, .n = sizeof columns / sizeof columns[0]};
     int code = store_open(&s);
     for (size_t i = 0; i < s.n && code == EXIT_DONE; i++)
-        code = table_add(&t, entry_row(&s, &s.entries[i], format == TABLE_JSON));
+        code = table_add(&t, models_row(&s, &s.entries[i], format == TABLE_JSON));
     if (code == EXIT_DONE && !s.n && format == TABLE_MD)
         complain("%s: no models yet; 'antigravity pull' fetches one", s.path);
     code = table_finish(&t, JSON_OBJECT({"store", json_text(s.path, strlen(s.path))}), code);

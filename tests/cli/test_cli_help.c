@@ -6,7 +6,7 @@
 
 static const char *const commands[] = {"chat", "generate", "tokenize",  "eval",     "bench",
                                        "info", "imatrix",  "calibrate", "quantize", "devices",
-                                       "pull", "models",   "rm",        "run"};
+                                       "pull", "models",   "rm",        "run",      "doctor"};
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
 static void assert_lines_fit(const char *text) {
@@ -33,6 +33,18 @@ static void missing_command_prints_help_as_error(void **state) {
     assert_code(&r, 2);
     assert_int_equal(r.n_out, 0);
     assert_says(r.err, "Usage: antigravity COMMAND");
+    cli_free(&r);
+}
+
+static void missing_command_on_terminal_prints_next_steps(void **state) {
+    (void)state;
+    cli_result r =
+        cli_run(&(cli_setup){.args = (const char *const[]){NULL}, .terminal_errors = true});
+    assert_code(&r, 2);
+    assert_int_equal(r.n_out, 0);
+    assert_says(r.err, "antigravity chat ");
+    assert_says(r.err, "antigravity doctor ");
+    assert_does_not_say(r.err, "Usage:");
     cli_free(&r);
 }
 
@@ -250,6 +262,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(help_lists_commands),
         cmocka_unit_test(missing_command_prints_help_as_error),
+        cmocka_unit_test(missing_command_on_terminal_prints_next_steps),
         cmocka_unit_test(each_command_has_complete_help),
         cmocka_unit_test(generate_help_names_options_and_defaults),
         cmocka_unit_test(help_wins_within_a_word_of_letters),

@@ -2,6 +2,7 @@
 #include "options.h"
 
 #include "../command.h"
+#include "../support/version.h"
 #include "../terminal/output.h"
 #include "compat_options.h"
 #include "suggest.h"
@@ -147,7 +148,7 @@ static int take_option(const command_line *line, const names *t, int code, int i
         return EXIT_DONE;
     }
     if (code == ROW_VERSION || code == 'V') {
-        printf("antigravity %s\n", ag_version());
+        version_print();
         return EXIT_DONE;
     }
     void *target = NULL;

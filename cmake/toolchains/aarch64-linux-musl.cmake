@@ -1,0 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
+set(ag_arch aarch64)
+set(ag_libc musl)
+include(${CMAKE_CURRENT_LIST_DIR}/zig.cmake)

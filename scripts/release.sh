@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Builds all files of a release into dist/ from the tag vVERSION, which must be checked out and unchanged: wheels, an sdist
+# that names them, Debian packages, static programs, the site, an SPDX document and checksums. Installs each in a fresh
+# directory, environment or tree, where it must tell a story. Publishes nothing.
+#   scripts/release.sh VERSION
+# Needs mmdebstrap and qemu-user-static; takes about half an hour on two cores. First: scripts/test.sh --all
+source "$(dirname "${BASH_SOURCE[0]}")/zig.sh"
+
+story='a little girl named Lily'
+tell=(generate -q -p 'Once upon a time' -n 12 --temperature 0)
+
+check_tag() {
+    [[ ${1:-} =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]] || die "usage: scripts/release.sh VERSION, such as 0.2.0"
+    local header
+    header=$(sed -n 's/.*AG_VERSION_STRING "\(.*\)".*/\1/p' include/antigravity/status.h)
+    [ "$header" = "$1" ] || die "include/antigravity/status.h has version $header, not $1"
+    [ "$(git rev-parse -q --verify "v$1^{commit}" || true)" = "$(git rev-parse HEAD)" ] ||
+        die "the tag v$1 is not checked out: git checkout v$1"
+    [ -z "$(git status --porcelain)" ] || die "the tree has changes: git status lists them"
+    grep -q "^## $1\$" CHANGELOG.md || die "CHANGELOG.md has no section '## $1'"
+}
+
+# make_sdist: pip prefers a wheel; where none fits, it stops with the one line of no_build.py.
+make_sdist() {
+    local name=libantigravity-$version
+    local root=build/release-files/$name
+    mkdir -p "$root/tools"
+    cp bindings/python/pyproject.toml "$root/"
+    cp bindings/python/tools/no_build.py "$root/tools/"
+    printf 'Metadata-Version: 2.1\nName: libantigravity\nVersion: %s\n' "$version" >"$root/PKG-INFO"
+    tar -C build/release-files -czf "dist/$name.tar.gz" --sort=name --owner=0 --group=0 --numeric-owner --mode=go=rX,u+rw \
+        --mtime="@$SOURCE_DATE_EPOCH" "$name"
+}
+
+# expect_story WHAT COMMAND...: the command's output has the story.
+expect_story() {
+    local what=$1
+    shift
+    quietly release-check "$@" || die "$what: does not run"
+    grep -q "$story" build/log/release-check.log || die "$what: does not tell its story"
+    say "$what tells its story"
+}
+
+check_wheel() {
+    local wheel venv=build/release-files/venv
+    wheel=$(echo "dist/libantigravity-$version"-*_"$(uname -m)".whl)
+    python3 -m venv "$venv"
+    quietly release-pip "$venv/bin/pip" install "$wheel"
+    expect_story "$wheel, its program" "$venv/bin/antigravity" "${tell[@]}"
+    expect_story "$wheel, from Python" "$venv/bin/python" -c \
+        'import libantigravity as ag; print(ag.Model().generate("Once upon a time", max_tokens=12, temperature=0).text())'
+}
+
+check_sdist() {
+    local venv=build/release-files/venv log=build/log/release-sdist.log
+    if "$venv/bin/pip" install --no-index --force-reinstall "dist/libantigravity-$version.tar.gz" >"$log" 2>&1; then
+        die "dist/libantigravity-$version.tar.gz: pip installs it"
+    fi
+    grep -q 'pip cannot build it from its sources' "$log" || die "the sdist does not say why: $(<"$log")"
+    say "dist/libantigravity-$version.tar.gz says why it cannot be installed"
+}
+
+check_static() {
+    local root=build/release-files/static
+    mkdir -p "$root"
+    tar -C "$root" -xzf "dist/antigravity-$version-linux-$(uname -m).tar.gz"
+    expect_story "dist/antigravity-$version-linux-$(uname -m).tar.gz" env -i "$root"/*/bin/antigravity "${tell[@]}"
+}
+
+# check_debs: in a minimal tree of Debian 12 that mmdebstrap makes and forgets.
+check_debs() {
+    expect_story "dist/*.deb" mmdebstrap --variant=minbase --customize-hook='copy-in dist /root' \
+        --customize-hook="chroot \"\$1\" sh -c 'apt-get install -y --no-install-recommends /root/dist/*.deb &&
+            antigravity generate -q -p \"Once upon a time\" -n 12 --temperature 0'" bookworm /dev/null
+}
+
+check_site() {
+    tar -xzOf "dist/antigravity-$version-site.tar.gz" html/index.html | grep -q '<title>' || die "the site has no index.html"
+}
+
+pack_site() {
+    tar -C build/site -czf "dist/antigravity-$version-site.tar.gz" --sort=name --owner=0 --group=0 --numeric-owner \
+        --mtime="@$SOURCE_DATE_EPOCH" html
+}
+
+check_tag "$@"
+version=$1
+for tool in mmdebstrap qemu-aarch64-static; do
+    command -v "$tool" >/dev/null || die "$tool is missing: apt-get install mmdebstrap qemu-user-static"
+done
+make_epoch
+rm -rf dist build/release-files
+mkdir -p dist build/release-files
+for part in deb site; do "scripts/$part.sh"; done # the first removes older archives
+scripts/wheel.sh x86_64 aarch64
+scripts/static.sh x86_64 aarch64
+pack_site
+make_sdist
+check_wheel
+check_sdist
+check_static
+check_debs
+check_site
+tools/sbom.py "$version" "$(git rev-parse HEAD)" "$SOURCE_DATE_EPOCH" --sources build/deps-source dist/* >"build/release-files/sbom"
+mv build/release-files/sbom "dist/antigravity-$version.spdx.json"
+(cd dist && sha256sum -- * >SHA256SUMS && sha256sum --quiet -c SHA256SUMS)
+say "dist/ has the release $version. To publish it: twine upload dist/libantigravity-*; attach the other files to the tag's page"
