@@ -76,6 +76,10 @@ need_extras() {
     need libc6-dev-arm64-cross compiles aarch64-linux-gnu-gcc '#include <pthread.h>'
     need qemu-user-static has_any qemu-aarch64-static qemu-aarch64
     need dpkg-dev has dpkg-source
+    need debhelper has dh
+    need lintian has lintian
+    need abigail-tools has abidw
+    need mmdebstrap has mmdebstrap
 }
 
 # The sanitizers' run-time library and OpenCL's functions carry clang's major version in their names.
