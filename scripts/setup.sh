@@ -56,6 +56,9 @@ need_tests() {
     need shellcheck has shellcheck
     [ ! -e .git ] || need git has git
     need tmux has tmux
+    need man-db has man
+    need zsh has zsh
+    need fish has fish
     need python3 has python3
     need python3-jinja2 python3 -c 'import jinja2'
     need python3-cffi has_python_module cffi
@@ -74,6 +77,10 @@ need_extras() {
     need qemu-user-static has_any qemu-aarch64-static qemu-aarch64
     need dpkg-dev has dpkg-source
     need python3-venv python3 -c 'import ensurepip' # for packages from PyPI
+    need debhelper has dh
+    need lintian has lintian
+    need abigail-tools has abidw
+    need mmdebstrap has mmdebstrap
 }
 
 # The sanitizers' run-time library and OpenCL's functions carry clang's major version in their names.

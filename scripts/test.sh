@@ -12,6 +12,7 @@
 #   scripts/test.sh hostile      hostile clients against the native build and that with address sanitizer: ten minutes for
 #                                each row of tests/hostile/README.md, about 3.5 hours. HOSTILE_OPTIONS are passed on, such
 #                                as --quick, or --row 2 --seconds 60
+#   scripts/test.sh deb          Debian packages: built twice, checked, and used in clean trees of Debian 12 and 13
 #   scripts/test.sh long         what takes longest, natively and under sanitizers and the emulator; --all leaves it out
 # A stage whose tools are absent and cannot be installed is skipped, and this is said.
 # shellcheck disable=SC2317 # Stages are called by name.
@@ -19,7 +20,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 # The native one first: an OpenCL driver compiles kernels for all of them there, without sanitizers.
 all_stages=(native asan tsan clang fuzz static shared aarch64 haswell oclgrind ptx site)
-by_hand=(musl suites long hostile)
+by_hand=(musl suites long hostile deb)
 native_preset=release
 SKIPPED=77
 
@@ -287,6 +288,12 @@ stage_hostile() {
     build_preset asan antigravity_program
     without_randomisation tests/hostile/run.py --build "$native_preset=build/$native_preset/bin/antigravity" \
         --build asan=build/asan/bin/antigravity --logs build/log/hostile ${HOSTILE_OPTIONS:-} | tee build/log/hostile.log
+}
+
+stage_deb() {
+    require dpkg-buildpackage dh lintian abidw mmdebstrap
+    scripts/deb.sh
+    scripts/deb.sh tree bookworm trixie
 }
 
 stage_native() {

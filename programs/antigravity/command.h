@@ -3,6 +3,13 @@
 #ifndef ANTIGRAVITY_COMMAND_H
 #define ANTIGRAVITY_COMMAND_H
 
+/* Tables of commands end at a NULL name. */
+typedef struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *summary; /* NULL: alias of the command before it */
+} command;
+
 enum {
     EXIT_DONE = 0,
     EXIT_FAILED = 1, /* run-time failure */

@@ -2,6 +2,7 @@
 /* antigravity COMMAND ...: finds the command and runs it. */
 #include "command.h"
 #include "options/compat_options.h"
+#include "options/options.h"
 #include "options/suggest.h"
 #include "support/version.h"
 #include "terminal/interrupt.h"
@@ -10,12 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-typedef struct command {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *summary; /* NULL: alias of the command before it */
-} command;
 
 static const command commands[] = {
     {"chat", command_chat, "chat with a model"},
@@ -38,29 +33,26 @@ static const command commands[] = {
     {"list", command_models, NULL},
     {"ls", command_models, NULL},
     {"rm", command_rm, "remove models from the store"},
+    {NULL, NULL, NULL},
 };
-enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
-static void print_help(FILE *out) {
-    fprintf(out, "Usage: antigravity COMMAND [OPTION]...\n\n"
-                 "Runs language models on this machine.\n\nCommands:\n");
-    for (size_t i = 0; i < N_COMMANDS; i++)
-        if (commands[i].summary)
-            fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
-    fprintf(
-        out,
-        "\nOptions:\n"
-        "  -h, --help     show this help; 'antigravity COMMAND --help' shows that of a command\n"
-        "  -V, --version  show the version\n"
-        "\nExamples:\n"
+static const command_line program = {
+    .usage = "COMMAND [OPTION]...",
+    .description =
+        "Runs language models on this machine. 'antigravity COMMAND --help' describes a command.\n"
+        "\n"
+        "Exit status: 0 done, 1 failed while running, 2 wrong usage; after a signal 128 and its\n"
+        "number: 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.",
+    .examples =
         "  antigravity chat\n"
         "  antigravity generate -p \"Once upon a time\"\n"
         "  antigravity generate -m ~/models/Llama-3.2-1B -n 200 < prompt.txt\n"
         "  antigravity info -m ~/models/Llama-3.2-1B\n"
         "  antigravity bench --shape llama-3.2-1b\n"
-        "\nExit status: 0 done, 1 failed while running, 2 wrong usage; after a signal 128 and "
-        "its\nnumber: 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.\n");
-}
+        "  antigravity --help=man chat > antigravity-chat.1\n"
+        "  antigravity --help=bash > ~/.local/share/bash-completion/completions/antigravity",
+    .commands = commands,
+};
 
 static void print_next_steps(void) {
     fputs("Antigravity runs language models on this machine. Type next:\n\n"
@@ -73,8 +65,8 @@ static void print_next_steps(void) {
 }
 
 static const command *find_command(const char *name) {
-    for (size_t i = 0; i < N_COMMANDS; i++)
-        if (!strcmp(commands[i].name, name)) return &commands[i];
+    for (const command *c = commands; c->name; c++)
+        if (!strcmp(c->name, name)) return c;
     return NULL;
 }
 
@@ -82,7 +74,7 @@ static int unknown_command(const char *name) {
     const char *answer = compat_command_message(name);
     if (answer) return complain_usage("unknown command '%s': %s", name, answer);
     suggestion s = suggestion_for(name);
-    for (size_t i = 0; i < N_COMMANDS; i++) suggestion_try(&s, commands[i].name);
+    for (const command *c = commands; c->name; c++) suggestion_try(&s, c->name);
     if (name[0] == '-')
         complain("a command comes before options such as '%s': antigravity generate %s ...", name,
                  name);
@@ -91,18 +83,28 @@ static int unknown_command(const char *name) {
     return EXIT_USAGE;
 }
 
-/* Runs "antigravity help bench" as "antigravity bench --help". */
-static int help_command(int argc, char **argv) {
-    if (argc < 3) {
-        print_help(stdout);
-        return output_finish(EXIT_DONE);
-    }
-    const command *c = find_command(argv[2]);
-    if (!c) return unknown_command(argv[2]);
-    char option[] = "--help";
-    char *args[] = {argv[2], option, NULL};
+static int run_command(const command *c, int argc, char **argv) {
     output_command(c->name);
-    return output_finish(c->run(2, args));
+    options_set_summary(c->summary ? c->summary : "");
+    return output_finish(c->run(argc, argv));
+}
+
+/* Runs "antigravity --help=man eval ppl" as "antigravity eval ppl --help=man". Without words writes
+ * the help of the program. */
+static int help_command(char *option, int n_words, char **words) {
+    enum { MAX_WORDS = 4 };
+    char *args[MAX_WORDS + 2] = {option, option};
+    if (!n_words) {
+        command_line line = program;
+        options_set_summary("run language models on this machine");
+        return output_finish(options_parse(&line, 2, args));
+    }
+    if (n_words > MAX_WORDS) return complain_usage("unexpected word '%s'", words[MAX_WORDS]);
+    const command *c = find_command(words[0]);
+    if (!c) return unknown_command(words[0]);
+    memcpy(args, words, (size_t)n_words * sizeof *args);
+    args[n_words] = option;
+    return run_command(c, n_words + 1, args);
 }
 
 int main(int argc, char **argv) {
@@ -110,7 +112,7 @@ int main(int argc, char **argv) {
     output_survive_limits();
     if (argc < 2) {
         if (isatty(STDERR_FILENO)) print_next_steps();
-        else print_help(stderr);
+        else options_help(&program, stderr);
         return EXIT_USAGE;
     }
     const char *name = argv[1];
@@ -118,13 +120,10 @@ int main(int argc, char **argv) {
         version_print();
         return output_finish(EXIT_DONE);
     }
-    if (!strcmp(name, "--help") || !strcmp(name, "-h")) {
-        print_help(stdout);
-        return output_finish(EXIT_DONE);
-    }
-    if (!strcmp(name, "help")) return help_command(argc, argv);
+    char help[] = "--help";
+    if (!strcmp(name, "help") || !strcmp(name, "-h")) return help_command(help, argc - 2, argv + 2);
+    if (!strncmp(name, help, strlen(help))) return help_command(argv[1], argc - 2, argv + 2);
     const command *c = find_command(name);
     if (!c) return unknown_command(name);
-    output_command(c->name);
-    return interrupt_exit_code(output_finish(c->run(argc - 1, argv + 1)));
+    return interrupt_exit_code(run_command(c, argc - 1, argv + 1));
 }

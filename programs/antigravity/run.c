@@ -13,7 +13,7 @@ static bool is_query(const char *word) {
     static const char *const words[] = {"-h", "--help", "-V", "--version"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (!strcmp(word, words[i])) return true;
-    return false;
+    return !strncmp(word, "--help=", 7);
 }
 
 int command_run(int argc, char **argv) {

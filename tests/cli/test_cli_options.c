@@ -36,7 +36,7 @@ static void rejects_unknown_options(void **state) {
         {{"info", "-m", DEMO, "b"}, "two models given"},
         {{"generate", DEMO}, "is a directory, not a text; a model is given with -m"},
         {{"generate", "--json=1"}, "takes no value"},
-        {{"generate", "--help=1"}, "takes no value"},
+        {{"generate", "--help=1"}, "--help: '1' is not one of text, man, bash"},
         {{"tokenize", "--temp", "1"}, "unknown option '--temp'"},
         {{"devices", "-n", "1"}, "unknown option '-n'"},
         {{"eval", "ppl", "a", "b"}, "unexpected word 'b'"},

@@ -10,23 +10,18 @@
 #include <antigravity/kv_cache.h>
 #include <string.h>
 
-static const struct {
-    const char *name;
-    int (*run)(int argc, char **argv);
-} measures[] = {{"ppl", eval_ppl},
-                {"needle", eval_needle},
-                {"kl", eval_kl},
-                {"ruler", eval_ruler},
-                {"routes", eval_routes}};
+static const command measures[] = {
+    {"ppl", eval_ppl, "how well a model predicts a text, in windows or in one stream"},
+    {"needle", eval_needle, "whether it finds facts in documents that exceed the cache"},
+    {"kl", eval_kl, "how far its predictions differ from those with another setting"},
+    {"ruler", eval_ruler, "how eviction policies change its answers about long prompts"},
+    {"routes", eval_routes, "which experts the tokens of a text choose, in a mixture of experts"},
+    {NULL, NULL, NULL},
+};
 
 static const char description[] =
-    "Measures the quality of a model, and the loss by a managed or quantised KV cache:\n"
-    "  ppl     how well it predicts a text, in windows or in one stream\n"
-    "  needle  whether it finds facts in documents that exceed the cache\n"
-    "  kl      how far its predictions differ from those with another setting\n"
-    "  ruler   how eviction policies change its answers about long prompts\n"
-    "  routes  which experts the tokens of a text choose, in a mixture of experts\n"
-    "'antigravity eval MEASURE --help' describes each.";
+    "Measures the quality of a model, and the loss by a managed or quantised KV cache.\n"
+    "'antigravity eval MEASURE --help' describes each measure.";
 
 static const char examples[] =
     "  antigravity eval ppl novel.txt --windows 8\n"
@@ -44,8 +39,11 @@ void cache_track(ag_session *s, size_t *max_bytes) {
 }
 
 int command_eval(int argc, char **argv) {
-    for (size_t i = 0; argc > 1 && i < sizeof measures / sizeof measures[0]; i++)
-        if (!strcmp(argv[1], measures[i].name)) return measures[i].run(argc - 1, argv + 1);
+    for (const command *m = measures; argc > 1 && m->name; m++) {
+        if (strcmp(argv[1], m->name) != 0) continue;
+        options_set_summary(m->summary);
+        return m->run(argc - 1, argv + 1);
+    }
     if (argc > 1 && argv[1][0] != '-')
         return complain_usage("unknown measure '%s'; measures are ppl, needle, kl, ruler and "
                               "routes",
@@ -54,6 +52,7 @@ int command_eval(int argc, char **argv) {
         .usage = "eval MEASURE [OPTION]...",
         .description = description,
         .examples = examples,
+        .commands = measures,
     };
     /* Only --help and --version may precede the measure. */
     int code = options_parse(&line, argc < 2 ? argc : 2, argv);

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* --help, from the option rows and the default values. */
-#include "options.h"
+#include "help.h"
 
+#include "../command.h"
+#include "../terminal/output.h"
 #include "compat_options.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
 
-enum { TEXT_COLUMN = 34, LAST_COLUMN = 100, TEXT_SIZE = 1024 };
+enum { TEXT_COLUMN = 34, LAST_COLUMN = 100 };
 
 static void describe_list(const number_list *list, char *buf, size_t cap) {
     size_t n = 0;
@@ -65,8 +68,7 @@ void option_value(const option_def *def, const void *target, char *buf, size_t c
     if (text) snprintf(buf, cap, "%s", text);
 }
 
-/* Writes the help of a row with "(default 0.8; also --temp)". */
-static void format_help(const option_def *def, const void *target, char *buf, size_t cap) {
+void help_of_row(const option_def *def, const void *target, char *buf, size_t cap) {
     char initial[128] = "", types[AG_DTYPE_LIST];
     if (!def->no_default) option_value(def, target, initial, sizeof initial);
     const bool lists = def->help[strlen(def->help) - 1] == ':';
@@ -120,29 +122,71 @@ static void print_row(const char *left, const char *text, FILE *out) {
 }
 
 static void print_option(const option_def *def, const void *target, FILE *out) {
-    char left[96], text[TEXT_SIZE];
+    char left[96], text[HELP_SIZE];
     char letter[8] = "    ";
     if (def->letter) snprintf(letter, sizeof letter, "-%c, ", def->letter);
     snprintf(left, sizeof left, "  %s--%s%s%s", letter, def->name, def->value ? " " : "",
              def->value ? def->value : "");
-    format_help(def, target, text, sizeof text);
+    help_of_row(def, target, text, sizeof text);
     print_row(left, text, out);
+}
+
+static void print_commands(const command_line *line, FILE *out) {
+    if (line->commands) fprintf(out, "\nCommands:\n");
+    for (const struct command *c = line->commands; c && c->name; c++)
+        if (c->summary) fprintf(out, "  %-10s %s\n", c->name, c->summary);
+}
+
+static void print_help_rows(const command_line *line, FILE *out) {
+    char text[HELP_SIZE];
+    fprintf(out, "\nHelp:\n");
+    print_row("  -h, --help[=FORM]", HELP_OPTION_TEXT, out);
+    print_row("  -V, --version", "show the version", out);
+    if (line->commands) return;
+    snprintf(text, sizeof text, "accepted and ignored, since they are the default: %s",
+             compat_options_ignored);
+    print_row("  (of llama.cpp)", text, out);
 }
 
 void options_help(const command_line *line, FILE *out) {
     fprintf(out, "Usage: antigravity %s\n\n%s\n", line->usage, line->description);
+    print_commands(line, out);
     for (size_t g = 0; g < MAX_GROUPS && line->groups[g].defs; g++) {
         const option_group *group = &line->groups[g];
         bool continues = g && !strcmp(group->title, line->groups[g - 1].title);
         if (!continues) fprintf(out, "\n%s:\n", group->title);
         for (size_t i = 0; i < group->n; i++) print_option(&group->defs[i], group->target, out);
     }
-    fprintf(out, "\nHelp:\n");
-    print_row("  -h, --help", "show this help", out);
-    print_row("  -V, --version", "show the version", out);
-    char text[TEXT_SIZE];
-    snprintf(text, sizeof text, "accepted and ignored, since they are the default: %s",
-             compat_options_ignored);
-    print_row("  (of llama.cpp)", text, out);
+    print_help_rows(line, out);
     fprintf(out, "\nExamples:\n%s\n", line->examples);
 }
+
+/* Names of the forms, in the order of help_form. */
+static const char *const forms[] = {"text", "man", "bash", "zsh", "fish", "commands"};
+
+int options_write_help(const command_line *line, const char *name) {
+    enum { N_FORMS = sizeof forms / sizeof forms[0] };
+    size_t form = HELP_TEXT;
+    while (name && form < N_FORMS && strcmp(name, forms[form]) != 0) form++;
+    if (form == N_FORMS)
+        return complain_usage("--help: '%.60s' is not one of text, man, bash, zsh, fish, commands",
+                              name);
+    if (form == HELP_TEXT) options_help(line, stdout);
+    else if (form == HELP_MAN) help_write_man(line);
+    else help_write_completion(line, (help_form)form);
+    return EXIT_DONE;
+}
+
+char *help_command_name(const command_line *line, char *buf, size_t cap) {
+    size_t n = 0;
+    while (islower((unsigned char)line->usage[n]) || line->usage[n] == ' ') n++;
+    while (n && !islower((unsigned char)line->usage[n - 1])) n--;
+    snprintf(buf, cap, "%.*s", (int)n, line->usage);
+    return buf;
+}
+
+static const char *summary_of_next = "";
+
+void options_set_summary(const char *summary) { summary_of_next = summary; }
+
+const char *options_summary(void) { return summary_of_next; }

@@ -48,6 +48,7 @@ static void collect_names(names *t, const command_line *line) {
         }
     }
     add_long(t, "help", false, ROW_HELP);
+    t->longs[t->n_longs - 1].has_arg = optional_argument;
     add_long(t, "version", false, ROW_VERSION);
 }
 
@@ -143,10 +144,7 @@ static int add_operand(command_line *line, const char *word) {
 }
 
 static int take_option(const command_line *line, const names *t, int code, int index) {
-    if (code == ROW_HELP || code == 'h') {
-        options_help(line, stdout);
-        return EXIT_DONE;
-    }
+    if (code == ROW_HELP || code == 'h') return options_write_help(line, optarg);
     if (code == ROW_VERSION || code == 'V') {
         version_print();
         return EXIT_DONE;

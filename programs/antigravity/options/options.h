@@ -98,6 +98,7 @@ typedef struct command_line {
     const char *usage;               /* after "antigravity ": "generate [OPTION]..." */
     const char *description;         /* lines of at most 100 columns, without a final newline */
     const char *examples;            /* the same */
+    const struct command *commands;  /* first words that choose a command; NULL: none */
     option_group groups[MAX_GROUPS]; /* ends at the first group without rows */
     size_t max_operands;             /* maximum number of non-option words */
     const char *operands[MAX_OPERANDS];
@@ -125,6 +126,14 @@ bool option_is_called(const option_def *def, const char *name);
 void option_value(const option_def *def, const void *target, char *buf, size_t cap);
 
 void options_help(const command_line *line, FILE *out);
+
+/* Writes the help in a form, such as "man", to standard output; NULL: as a text. Returns an exit
+ * code, after reporting an unknown form. */
+int options_write_help(const command_line *line, const char *form);
+
+/* Sets the summary of the command that runs next, for its manual page. Borrowed. */
+void options_set_summary(const char *summary);
+const char *options_summary(void);
 
 /* Sets the options of the line from a JSON object whose keys are long names. Texts of the file live
  * as long as the process, since options borrow them. Returns OPTIONS_RUN, or an exit code after

@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Builds Debian packages of the last commit into dist/ and checks them.
+#   scripts/deb.sh               source and binary packages for this system, built twice, without network, in two folders;
+#                                the results must be equal. Then lintian and the comparison with abi/
+#   scripts/deb.sh tree SUITE... builds the source package of dist/ without network in a clean tree of bookworm, trixie, ...;
+#                                in another clean tree installs the packages, chats, compiles the example and removes them
+#   scripts/deb.sh abi           rewrites the description of the library's interface in abi/, until its version has a tag
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+version=$(sed -nE 's/^#define AG_VERSION_STRING "(.*)"$/\1/p' include/antigravity/status.h)
+minor=${version%.*}
+package=antigravity-$version
+deb=$PWD/build/deb
+umask 022
+
+need() {
+    local tool
+    for tool in "$@"; do
+        command -v "$tool" >/dev/null || die "$tool is missing; scripts/setup.sh --all installs it"
+    done
+}
+
+# offline COMMAND...
+offline() { unshare --map-root-user --net "$@"; }
+
+# unpack FOLDER: the commit without debian/ as the original archive, and the tree to build.
+unpack() {
+    rm -rf "$1"
+    mkdir -p "$1/$package"
+    git archive --prefix="$package/" HEAD -- . ':!debian' | gzip -n9 >"$1/antigravity_$version.orig.tar.gz" &&
+        git archive HEAD | tar x -C "$1/$package"
+}
+
+# build FOLDER: symbols that the list of debian/ lacks are errors too.
+build() {
+    unpack "$1" &&
+        DPKG_GENSYMBOLS_CHECK_LEVEL=4 quietly "deb-$(basename "$1")" offline env -C "$1/$package" dpkg-buildpackage -us -uc -j"$jobs"
+}
+
+compare() {
+    local file status=0
+    for file in "$deb"/first/*.deb; do
+        cmp "$file" "$deb/the-second-folder/${file##*/}" || status=1
+    done
+    return $status
+}
+
+# describe FILE: the public types and functions of the library that was built.
+describe() {
+    local root=$deb/library file
+    rm -rf "$root"
+    for file in "$deb"/first/libantigravity"$minor"_*.deb "$deb"/first/libantigravity"$minor"-dbgsym_*.deb; do dpkg-deb -x "$file" "$root"; done
+    abidw --debug-info-dir "$root/usr/lib/debug" --headers-dir include/antigravity --drop-private-types --no-show-locs \
+        --no-comp-dir-path --no-corpus-path --type-id-style hash --out-file "$1" "$(echo "$root"/usr/lib/*/libantigravity.so."$version")"
+}
+
+# The interface of a minor version stays as it is from its first release on.
+check_abi() {
+    describe "$deb/now.abi"
+    [ -e "abi/$minor.abi" ] || die "abi/$minor.abi is missing; 'scripts/deb.sh abi' writes it"
+    quietly deb-abidiff abidiff --no-show-locs "abi/$minor.abi" "$deb/now.abi" ||
+        die "the library differs from abi/$minor.abi: raise the minor version of include/antigravity/status.h and debian/, then run 'scripts/deb.sh abi'"
+}
+
+write_abi() {
+    [ -z "$(git tag --list "v$minor.*")" ] || die "version $minor is released: its interface stays; raise the minor version first"
+    [ -d "$deb/first" ] || build "$deb/first"
+    describe "abi/$minor.abi"
+    say "abi/$minor.abi"
+}
+
+build_packages() {
+    need dpkg-buildpackage dh lintian abidw
+    build "$deb/first"
+    # A compiler cache would give the second build the objects of the first.
+    CCACHE_RECACHE=1 build "$deb/the-second-folder"
+    compare || die "the packages differ between two builds"
+    quietly deb-lintian lintian --fail-on error,warning "$deb"/first/*.changes
+    check_abi
+    mkdir -p dist
+    rm -f dist/*antigravity*{.deb,.dsc,.changes,.buildinfo,.tar.*}
+    find "$deb/first" -maxdepth 1 -type f -exec cp {} dist/ \;
+    ls dist/*.deb
+}
+
+# build_in_tree SUITE: into dist/SUITE.
+build_in_tree() {
+    local out=$PWD/dist/$1
+    rm -rf "$out"
+    mkdir -p "$out"
+    # shellcheck disable=SC2016 # mmdebstrap runs these.
+    OUT=$out JOBS=$jobs quietly "deb-build-$1" mmdebstrap --variant=minbase --include=build-essential,fakeroot \
+        --customize-hook='mkdir "$1/src" && cp dist/*.dsc dist/*.tar.* "$1/src/"' \
+        --customize-hook='echo "deb-src http://deb.debian.org/debian '"$1"' main" >"$1/etc/apt/sources.list.d/source.list"' \
+        --customize-hook='chroot "$1" apt-get build-dep -q -y --no-install-recommends /src/*.dsc' \
+        --customize-hook='unshare --net chroot "$1" sh -ec "cd /src; dpkg-source -x *.dsc tree; cd tree; dpkg-buildpackage -b -us -uc -j$JOBS"' \
+        --customize-hook='cp "$1"/src/*.deb "$OUT/"' "$1" /dev/null
+}
+
+# check_in_tree SUITE: after the removal no file of the packages is left.
+check_in_tree() {
+    # shellcheck disable=SC2016
+    OUT=$PWD/dist/$1 quietly "deb-check-$1" mmdebstrap --variant=minbase --include=gcc,libc6-dev,pkg-config \
+        --customize-hook='mkdir "$1/debs" "$1/user" && cp "$OUT"/*antigravity*[0-9]_*.deb "$OUT"/libantigravity-dev_* "$OUT"/antigravity_* "$OUT"/antigravity-demo_* debian/tests/chat debian/tests/example "$1/debs/"' \
+        --customize-hook='chroot "$1" sh -c "apt-get install -q -y --no-install-recommends /debs/*.deb"' \
+        --customize-hook='AUTOPKGTEST_TMP=/user chroot "$1" /debs/chat' \
+        --customize-hook='AUTOPKGTEST_TMP=/user chroot "$1" /debs/example' \
+        --customize-hook='chroot "$1" apt-get purge -q -y libantigravity"*" "antigravity*"' \
+        --customize-hook='rm -r "$1/debs"; left=$(cd "$1" && find . -path ./user -prune -o -path ./proc -prune -o -path ./sys -prune -o -name "*antigravity*" -print); echo "left: $left"; [ -z "$left" ]' \
+        "$1" /dev/null
+}
+
+build_trees() {
+    local suite
+    need mmdebstrap
+    [ -n "$(compgen -G 'dist/*.dsc')" ] || build_packages
+    for suite in "$@"; do
+        build_in_tree "$suite"
+        check_in_tree "$suite"
+        say "$suite: built, installed, used and removed"
+    done
+}
+
+case "${1:-}" in
+'') build_packages ;;
+abi) write_abi ;;
+tree) build_trees "${@:2}" ;;
+*) die "usage: scripts/deb.sh [abi | tree SUITE...]" ;;
+esac
