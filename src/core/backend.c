@@ -391,10 +391,10 @@ ag_status ag_read(ag_backend *be, void *dst, const ag_tensor *t, size_t n_bytes)
 
 /* ---- the cache ---- */
 
-ag_status ag_kv_write(ag_backend *be, const ag_kv_view *kv, const ag_tensor *k, const ag_tensor *v,
-                      const uint32_t *positions) {
-    AG_TRY(ag_check_kv_write(be, kv, k, v));
-    return (be->ops->kv_write ? be->ops->kv_write : ag_compose_kv_write)(be, kv, k, v, positions);
+ag_status ag_kv_write_all(ag_backend *be, const ag_attention_seq *seqs, size_t n_seqs,
+                          const ag_tensor *k, const ag_tensor *v) {
+    for (size_t i = 0; i < n_seqs; i++) AG_TRY(ag_check_kv_write(be, &seqs[i], k, v));
+    return (be->ops->kv_write ? be->ops->kv_write : ag_compose_kv_write)(be, seqs, n_seqs, k, v);
 }
 
 ag_status ag_attention(ag_backend *be, ag_tensor *out, const ag_tensor *q,

@@ -95,8 +95,8 @@ typedef struct ag_backend_ops {
     ag_status (*delta_rule)(ag_backend *b, const ag_delta_call *call);
     ag_status (*gather)(ag_backend *b, ag_tensor *dst, const ag_tensor *table, const int32_t *ids,
                         size_t n);
-    ag_status (*kv_write)(ag_backend *b, const ag_kv_view *kv, const ag_tensor *k,
-                          const ag_tensor *v, const uint32_t *positions);
+    ag_status (*kv_write)(ag_backend *b, const ag_attention_seq *seqs, size_t n_seqs,
+                          const ag_tensor *k, const ag_tensor *v);
     ag_status (*attention)(ag_backend *b, ag_tensor *out, const ag_tensor *q,
                            const ag_attention_seq *seqs, size_t n_seqs,
                            const ag_attention_params *params);
@@ -177,11 +177,19 @@ ag_status ag_prepare_weight_at(ag_backend *be, ag_tensor *w, ag_buffer *buffer, 
 
 /* ---- operations on the cache: internal, since only the cache makes views ---- */
 
-/* Appends n tokens to the layer: slot n_slots[h] + i of every KV head h receives row i, rounded to
- * the cache's types by the reference rules of quant/, and positions[i]. The blocks must exist. The
- * caller raises n_slots afterwards. k, v [n, n_kv_heads, head_dim] F32. */
-ag_status ag_kv_write(ag_backend *be, const ag_kv_view *kv, const ag_tensor *k, const ag_tensor *v,
-                      const uint32_t *positions);
+/* Appends tokens to a layer of each sequence's cache: slot n_slots[h] + i of every KV head h
+ * receives row row0 + i, rounded to the cache's types by the reference rules of quant/, and the
+ * position visible_until[i]. The blocks must exist. The caller raises n_slots afterwards. Reads
+ * only kv, row0, n_rows and visible_until of a sequence. k, v [rows, n_kv_heads, head_dim] F32. */
+ag_status ag_kv_write_all(ag_backend *be, const ag_attention_seq *seqs, size_t n_seqs,
+                          const ag_tensor *k, const ag_tensor *v);
+
+/* The same for all rows of k and v and one cache. */
+static inline ag_status ag_kv_write(ag_backend *be, const ag_kv_view *kv, const ag_tensor *k,
+                                    const ag_tensor *v, const uint32_t *positions) {
+    const ag_attention_seq seq = {.n_rows = k->shape.dim[0], .visible_until = positions, .kv = *kv};
+    return ag_kv_write_all(be, &seq, 1, k, v);
+}
 
 /* out = softmax(q K^T * scale) V for every query row and head, grouped queries, over the slots that
  * ag_attention_seq makes visible to the row. A row that sees no slot becomes 0.

@@ -6,20 +6,23 @@
 #define WG 32
 #endif
 
-/* Writes row r of k and v [n, heads, d] to slot n_slots[h] + r of KV head h. n_slots: [heads].
- * Dimension 0 is pieces of 32 elements of all heads of all rows, in groups of WG; 1 is keys,
- * values. */
+/* Writes row r of k and v [n, heads, d] to slot n_slots[c][h] + r, modulo 2^32, of KV head h of
+ * cache c = caches[r]. `slots` has caches [n], then n_slots. The table of blocks has a row for each
+ * head of each cache. Dimension 0 is pieces of 32 elements of all heads of all rows, in groups of
+ * WG; 1 is keys, values. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 kv_write(KV_TABLE_PARAMS, ulong v_at, ulong p_at, __global const uchar *k, ulong k_at,
          __global const uchar *v, ulong new_v_at, __global const uchar *positions,
-         ulong positions_at, __global const uchar *n_slots, ulong n_slots_at, uint k_type,
-         uint v_type, uint heads, uint d, uint n) {
+         ulong positions_at, __global const uchar *slots, ulong slots_at, uint k_type, uint v_type,
+         uint heads, uint d, uint n) {
     const uint pieces = (d + QK - 1) / QK, is_value = get_global_id(1);
     const uint at = get_global_id(0) % pieces * QK;
     const size_t item = get_global_id(0) / pieces; /* row * heads + head */
     if (item >= (size_t)n * heads) return;
-    const uint row = (uint)(item / heads), head = (uint)(item % heads);
-    const uint slot = ((__global const uint *)(n_slots + n_slots_at))[head] + row;
+    const uint row = (uint)(item / heads);
+    __global const uint *caches = (__global const uint *)(slots + slots_at);
+    const uint head = caches[row] * heads + (uint)(item % heads);
+    const uint slot = caches[n + head] + row;
     __global uchar *base = BLOCK_AT(head, slot / KV_BLOCK);
     const uint place = slot % KV_BLOCK;
     if (!is_value && at == 0) {
