@@ -114,8 +114,8 @@ typedef struct ag_backend_ops {
                             const uint32_t *keep, uint32_t n_keep);
     /* optional; NULL: on the host, through map. Changes x in place; see core/hadamard.h */
     ag_status (*hadamard)(ag_backend *b, ag_tensor *x);
-    /* optional; NULL: the caller downloads the row. Waits for the row */
-    ag_status (*top_k)(ag_backend *b, const ag_tensor *row, ag_top_k *top);
+    /* optional; NULL: the caller downloads the rows. Waits for the rows */
+    ag_status (*top_k)(ag_backend *b, const ag_tensor *rows, ag_top_k *const tops[]);
     /* optional; NULL: not measured */
     ag_status (*read_rate)(ag_backend *b, double *bytes_per_s);
     /* optional; NULL: AG_UNSUPPORTED. See ag_backend_launches() */
@@ -251,6 +251,8 @@ ag_status ag_score_keys(ag_backend *be, const ag_kv_view *kv, float *scores, siz
 /* Returns whether ag_find_top_k() is supported: reading a few values then costs less than reading
  * the row. */
 bool ag_has_top_k(const ag_backend *be);
-ag_status ag_find_top_k(ag_backend *be, const ag_tensor *row, ag_top_k *top);
+/* Finds the best of each row of rows [n, cols]. tops [n]; NULL: the row's result is not needed.
+ * Sets `known`. */
+ag_status ag_find_top_k(ag_backend *be, const ag_tensor *rows, ag_top_k *const tops[]);
 
 #endif

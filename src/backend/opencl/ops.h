@@ -117,7 +117,7 @@ ag_status ag_cl_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
 bool ag_cl_keeps_scores(const ag_backend *b, size_t head_dim);
 
 /* ops_top_k.c */
-ag_status ag_cl_top_k(ag_backend *b, const ag_tensor *row, ag_top_k *top);
+ag_status ag_cl_top_k(ag_backend *b, const ag_tensor *rows, ag_top_k *const tops[]);
 /* Decodes a candidate: a word whose upper half is the logit in unsigned order and whose lower half
  * is the complement of its id, so that larger words are better. */
 void ag_cl_candidate(uint64_t candidate, int32_t *id, float *value);
