@@ -240,8 +240,8 @@ static const option_def engine_rows[] = {
          "passes delay answers (default 512, with -b opencl 2048)"},
     {.name = "wide-steps",
      SETS_FLAG(engine.wide_steps),
-     .help = "faster with many answers on processors with matrix units, but rounding then depends "
-             "on the other requests"},
+     .help = "faster with many answers on GPUs and on processors with matrix units, but rounding "
+             "then depends on the other requests"},
     {.name = "prefix-memory",
      SETS_SIZE(engine.prefix_bytes),
      .help = "memory for cached sessions, so that the next turn computes new tokens only; 0: none"},
