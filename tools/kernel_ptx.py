@@ -49,7 +49,7 @@ def list_variants():
     """Returns (file, options, lowest architecture) of each program that the backend builds for NVIDIA's devices."""
     plain = "bandwidth convert key_scores kv_compact kv_rerotate kv_write matmul_any recurrence rows top_k vendor_check"
     variants = [(name, "", 75) for name in plain.split()]
-    variants.append(("rows", "-DWG=256", 75))
+    variants += [("rows", "-DWG=256", 75), ("rows", "-DWIDTH=4", 75)]
     variants.append(("attention", "-DQUERIES=4 -DWG=128 -DMANY=1", 75))
     for queries in (4, 16):
         for more in ("", " -DWINDOW=1 -DSOFTCAP=1"):

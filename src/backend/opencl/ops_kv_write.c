@@ -58,10 +58,17 @@ static void join_sequence(const work *w, size_t i) {
     }
 }
 
+/* Returns the pieces of a row of keys or of values, whichever has more. */
+static size_t max_pieces(const ag_kv_view *kv) {
+    const bool has_blocks = ag_dtype_block(kv->k_type) > 1 && ag_dtype_block(kv->v_type) > 1;
+    const size_t piece = has_blocks ? AG_QK : 4;
+    return (kv->head_dim + piece - 1) / piece;
+}
+
 /* Writes the rows of k and v that belong to the sequences. */
 static ag_status write_rows(work *w, const ag_tensor *k, const ag_tensor *v) {
     const ag_kv_view *kv = &w->seqs[0].kv;
-    const size_t heads = kv->n_kv_heads, pieces = (kv->head_dim + AG_QK - 1) / AG_QK;
+    const size_t heads = kv->n_kv_heads;
     const size_t first = w->seqs[0].row0 * heads * kv->head_dim * sizeof(float);
     AG_TRY(reserve_tables(w));
     for (size_t i = 0; i < w->n_seqs; i++) join_sequence(w, i);
@@ -86,8 +93,8 @@ static ag_status write_rows(work *w, const ag_tensor *k, const ag_tensor *v) {
     ag_cl_arg_u32(&l, (uint32_t)heads);
     ag_cl_arg_u32(&l, kv->head_dim);
     ag_cl_arg_u32(&l, (uint32_t)w->n_rows);
-    return ag_cl_enqueue(&l, 2, (size_t[]){ag_cl_items(w->n_rows * heads * pieces, WG), 2},
-                         (size_t[]){WG, 1});
+    const size_t items = w->n_rows * heads * max_pieces(kv);
+    return ag_cl_enqueue(&l, 2, (size_t[]){ag_cl_items(items, WG), 2}, (size_t[]){WG, 1});
 }
 
 ag_status ag_cl_kv_write(ag_backend *b, const ag_attention_seq *seqs, size_t n_seqs,
