@@ -49,7 +49,7 @@ def list_variants():
     """Returns (file, options, lowest architecture) of each program that the backend builds for NVIDIA's devices."""
     plain = "bandwidth convert key_scores kv_compact kv_rerotate kv_write matmul_any recurrence rows top_k vendor_check"
     variants = [(name, "", 75) for name in plain.split()]
-    variants.append(("rows", "-DWG=256", 75))
+    variants += [("rows", "-DWG=256", 75), ("rows", "-DWIDTH=4", 75)]
     variants.append(("attention", "-DQUERIES=4 -DWG=128 -DMANY=1", 75))
     for queries in (4, 16):
         for more in ("", " -DWINDOW=1 -DSOFTCAP=1"):
@@ -59,11 +59,15 @@ def list_variants():
         options = f"-DDIM={dim} -DWARPS=4 -DK_TYPE={k_type} -DV_TYPE={v_type}{more}"  # f16, q8_0, q4_0
         variants.append(("attention_mma", options, 80))
     for dtype in ("f32", "f16", "bf16"):
-        variants.append(("matvec", f"-DWTYPE=WEIGHT_{dtype} -DINT_DOT=0 -DLANES=32 -DTEAMS=4 -DTEAM_ROWS=2", 75))
+        for rows in (1, 4, 8):
+            options = f"-DWTYPE=WEIGHT_{dtype} -DINT_DOT=0 -DLANES=32 -DTEAMS=4 -DTEAM_ROWS=2 -DX_ROWS={rows}"
+            variants.append(("matvec", options, 75))
         variants.append(("matmul_tile", f"-DWTYPE=WEIGHT_{dtype} -DTILE_M=64 -DTILE_N=64", 75))
     for dtype in TYPES:
         variants.append(("matmul_rows", f"-DWTYPE=WEIGHT_{dtype}", 75))
-        variants.append(("matvec", f"-DWTYPE=WEIGHT_{dtype} -DINT_DOT=1 -DLANES=32 -DTEAMS=4 -DTEAM_ROWS=2", 75))
+        for rows in (1, 4, 8):
+            options = f"-DWTYPE=WEIGHT_{dtype} -DINT_DOT=1 -DLANES=32 -DTEAMS=4 -DTEAM_ROWS=2 -DX_ROWS={rows}"
+            variants.append(("matvec", options, 75))
         variants.append(("matmul_tile", f"-DWTYPE=WEIGHT_{dtype} -DTILE_M=64 -DTILE_N=64", 75))
         # With half of Hopper's local memory, and with 48 KiB.
         variants += [("matmul_mma", f"-DWTYPE=WEIGHT_{dtype} -DTILE_M={m} -DSTAGES=4", 80) for m in (16, 128)]

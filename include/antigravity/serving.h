@@ -45,8 +45,8 @@ typedef struct ag_serving_params {
     uint32_t step_rows; /* rows of a step; 512. Decoded tokens come first, then chunks of prompts of
                          * at most half of it */
     /* Batches requests even if that changes their rounding. This is faster for many answers on
-     * processors with matrix units and on devices with little bandwidth, but results then depend,
-     * by rounding, on other requests. */
+     * processors with matrix units and on devices, but results then depend, by rounding, on other
+     * requests. */
     bool wide_steps;
     /* Memory of cached sessions. UINT64_MAX: what memory_limit leaves; without a limit, a quarter
      * of the memory that the system, the control group and the device would have available without

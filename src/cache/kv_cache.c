@@ -154,29 +154,40 @@ static void count_slots(ag_kv_cache *c, uint32_t layer, uint32_t n, const uint32
     }
 }
 
+ag_status ag_kv_cache_begin_update(ag_kv_cache *c, uint32_t layer, const uint32_t *positions,
+                                   size_t n, ag_error *err) {
+    AG_TRY(check_space(c, layer, n, err));
+    if (!n) return AG_OK;
+    AG_TRY(check_new_positions(c, layer, positions, n, err));
+    const ag_status st = ag_kv_own_slots(c, layer, (uint32_t)n, err);
+    if (st != AG_OK) ag_kv_cache_cancel_update(c, layer);
+    return st;
+}
+
+void ag_kv_cache_end_update(ag_kv_cache *c, uint32_t layer, const uint32_t *positions, size_t n) {
+    if (n) count_slots(c, layer, (uint32_t)n, positions);
+}
+
+void ag_kv_cache_cancel_update(ag_kv_cache *c, uint32_t layer) {
+    ag_kv_drop_tail(c, layer);
+    ag_kv_trim_pools(c);
+}
+
 ag_status ag_kv_cache_update(ag_kv_cache *c, uint32_t layer, const ag_tensor *k, const ag_tensor *v,
                              const uint32_t *positions, ag_error *err) {
     if (layer >= c->params.n_layers) {
         return AG_FAIL(err, INVALID, "layer %u does not exist: the cache has %u layers", layer,
                        c->params.n_layers);
     }
-    size_t n = k->shape.dim[0];
-    AG_TRY(check_space(c, layer, n, err));
-    if (!n) return AG_OK;
-    AG_TRY(check_new_positions(c, layer, positions, n, err));
-    ag_status st = ag_kv_own_slots(c, layer, (uint32_t)n, err);
-    if (st == AG_OK) {
-        ag_kv_view view;
-        ag_kv_cache_get_view(c, layer, &view);
-        st = ag_take_error(c->backend, ag_kv_write(c->backend, &view, k, v, positions), err);
-    }
-    if (st != AG_OK) {
-        ag_kv_drop_tail(c, layer);
-        ag_kv_trim_pools(c);
-        return st;
-    }
-    count_slots(c, layer, (uint32_t)n, positions);
-    return AG_OK;
+    const size_t n = k->shape.dim[0];
+    ag_kv_view view;
+    AG_TRY(ag_kv_cache_begin_update(c, layer, positions, n, err));
+    ag_kv_cache_get_view(c, layer, &view);
+    const ag_status st =
+        ag_take_error(c->backend, n ? ag_kv_write(c->backend, &view, k, v, positions) : AG_OK, err);
+    if (st == AG_OK) ag_kv_cache_end_update(c, layer, positions, n);
+    else ag_kv_cache_cancel_update(c, layer);
+    return st;
 }
 
 ag_status ag_kv_cache_own_next(ag_kv_cache *c, ag_error *err) {

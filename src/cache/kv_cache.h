@@ -67,6 +67,13 @@ uint32_t ag_kv_cache_rows_before_expiry(const ag_kv_cache *c);
 /* Forks `from` into `to`, an empty cache of the same parameters. */
 ag_status ag_kv_cache_share(ag_kv_cache *to, ag_kv_cache *from, ag_error *err);
 
+/* For a caller that writes n tokens of a layer: begin_update() makes their slots this cache's own,
+ * end_update() counts them after they were written, and cancel_update() returns their memory. */
+ag_status ag_kv_cache_begin_update(ag_kv_cache *c, uint32_t layer, const uint32_t *positions,
+                                   size_t n, ag_error *err);
+void ag_kv_cache_end_update(ag_kv_cache *c, uint32_t layer, const uint32_t *positions, size_t n);
+void ag_kv_cache_cancel_update(ag_kv_cache *c, uint32_t layer);
+
 /* For a backend that writes a token's row into the next slot of every layer and head. Call
  * own_next() before, so that these slots are in blocks of this cache alone. Call appended()
  * after, to count the slots. */

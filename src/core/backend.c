@@ -391,10 +391,10 @@ ag_status ag_read(ag_backend *be, void *dst, const ag_tensor *t, size_t n_bytes)
 
 /* ---- the cache ---- */
 
-ag_status ag_kv_write(ag_backend *be, const ag_kv_view *kv, const ag_tensor *k, const ag_tensor *v,
-                      const uint32_t *positions) {
-    AG_TRY(ag_check_kv_write(be, kv, k, v));
-    return (be->ops->kv_write ? be->ops->kv_write : ag_compose_kv_write)(be, kv, k, v, positions);
+ag_status ag_kv_write_all(ag_backend *be, const ag_attention_seq *seqs, size_t n_seqs,
+                          const ag_tensor *k, const ag_tensor *v) {
+    for (size_t i = 0; i < n_seqs; i++) AG_TRY(ag_check_kv_write(be, &seqs[i], k, v));
+    return (be->ops->kv_write ? be->ops->kv_write : ag_compose_kv_write)(be, seqs, n_seqs, k, v);
 }
 
 ag_status ag_attention(ag_backend *be, ag_tensor *out, const ag_tensor *q,
@@ -464,9 +464,7 @@ bool ag_keeps_scores(const ag_backend *be, size_t head_dim) {
 
 bool ag_has_top_k(const ag_backend *be) { return be->ops->top_k != NULL; }
 
-ag_status ag_find_top_k(ag_backend *be, const ag_tensor *row, ag_top_k *top) {
-    AG_TRY(ag_check_f32(be, row, "the row"));
-    const size_t n = ag_shape_numel(&row->shape);
+static ag_status check_top_k(ag_backend *be, const ag_top_k *top, size_t n) {
     if (!top->k || top->k > AG_TOP_K_MAX || top->n_ids > AG_TOP_K_IDS || !n || n > INT32_MAX) {
         return AG_FAIL(&be->err, INVALID, "top-k: k is %zu with %zu ids, in a row of %zu", top->k,
                        top->n_ids, n);
@@ -476,7 +474,15 @@ ag_status ag_find_top_k(ag_backend *be, const ag_tensor *row, ag_top_k *top) {
         return AG_FAIL(&be->err, INVALID, "top-k: id %d is outside the row of %zu",
                        (int)top->ids[i], n);
     }
-    if (be->ops->top_k) return be->ops->top_k(be, row, top);
+    return AG_OK;
+}
+
+ag_status ag_find_top_k(ag_backend *be, const ag_tensor *rows, ag_top_k *const tops[]) {
+    AG_TRY(ag_check_f32(be, rows, "the rows"));
+    for (size_t r = 0; r < ag_shape_rows(&rows->shape); r++) {
+        if (tops[r]) AG_TRY(check_top_k(be, tops[r], ag_shape_cols(&rows->shape)));
+    }
+    if (be->ops->top_k) return be->ops->top_k(be, rows, tops);
     return AG_FAIL(&be->err, UNSUPPORTED, "backend %s cannot find the top k of a row",
                    be->ops->name);
 }

@@ -137,8 +137,10 @@ static ag_status check_heads(ag_backend *be, const ag_tensor *t, const char *nam
     return AG_FAIL(&be->err, SHAPE, "%s is %s, not [rows,heads,%zu]", name, text_of(t).s, head_dim);
 }
 
-ag_status ag_check_kv_write(ag_backend *be, const ag_kv_view *kv, const ag_tensor *k,
+ag_status ag_check_kv_write(ag_backend *be, const ag_attention_seq *s, const ag_tensor *k,
                             const ag_tensor *v) {
+    const ag_kv_view *kv = &s->kv;
+    const size_t rows = k->shape.dim[0];
     AG_TRY(check_heads(be, k, "k", kv->head_dim));
     AG_TRY(check_heads(be, v, "v", kv->head_dim));
     if (k->shape.dim[1] != kv->n_kv_heads) {
@@ -148,7 +150,11 @@ ag_status ag_check_kv_write(ag_backend *be, const ag_kv_view *kv, const ag_tenso
     if (!ag_shape_equal(&k->shape, &v->shape)) {
         return AG_FAIL(&be->err, SHAPE, "k is %s but v is %s", text_of(k).s, text_of(v).s);
     }
-    return check_kv_view(be, kv, k->shape.dim[0]);
+    if (s->row0 > rows || s->n_rows > rows - s->row0) {
+        return AG_FAIL(&be->err, SHAPE, "%zu rows from row %zu of k, which is %s", s->n_rows,
+                       s->row0, text_of(k).s);
+    }
+    return check_kv_view(be, kv, s->n_rows);
 }
 
 ag_status ag_check_keep(ag_backend *be, const ag_kv_view *kv, uint32_t head, const uint32_t *keep,

@@ -25,7 +25,7 @@ ag_status ag_check_no_overlap(ag_backend *be, const ag_tensor *a, const char *a_
 ag_status ag_check_matmul_rows(ag_backend *be, const ag_tensor *y, const ag_tensor *x,
                                const ag_tensor *w, size_t row0);
 ag_status ag_check_ids(ag_backend *be, const ag_tensor *table, const int32_t *ids, size_t n);
-ag_status ag_check_kv_write(ag_backend *be, const ag_kv_view *kv, const ag_tensor *k,
+ag_status ag_check_kv_write(ag_backend *be, const ag_attention_seq *s, const ag_tensor *k,
                             const ag_tensor *v);
 ag_status ag_check_keep(ag_backend *be, const ag_kv_view *kv, uint32_t head, const uint32_t *keep,
                         uint32_t n_keep);

@@ -260,23 +260,33 @@ static ag_status write_position(ag_backend *be, const ag_kv_view *kv, uint32_t h
                             &position, sizeof position, &be->err);
 }
 
-ag_status ag_compose_kv_write(ag_backend *be, const ag_kv_view *kv, const ag_tensor *k,
-                              const ag_tensor *v, const uint32_t *positions) {
+/* Writes the rows of one sequence. k and v have all rows. */
+static ag_status write_sequence(ag_backend *be, const ag_attention_seq *s, const float *k,
+                                const float *v, void *packed) {
+    const ag_kv_view *kv = &s->kv;
+    for (size_t i = 0; i < s->n_rows; i++) {
+        for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
+            const size_t slot = kv->n_slots[h] + i;
+            const size_t at = ((s->row0 + i) * kv->n_kv_heads + h) * kv->head_dim;
+            AG_TRY(write_slot(be, kv, kv->k_type, 0, h, slot, k + at, packed));
+            AG_TRY(write_slot(be, kv, kv->v_type, kv->v_offset, h, slot, v + at, packed));
+            AG_TRY(write_position(be, kv, h, slot, s->visible_until[i]));
+        }
+    }
+    return AG_OK;
+}
+
+ag_status ag_compose_kv_write(ag_backend *be, const ag_attention_seq *seqs, size_t n_seqs,
+                              const ag_tensor *k, const ag_tensor *v) {
     AG_TRY(ag_sync(be));
     ag_host_view ks = {0}, vs = {0};
-    size_t d = kv->head_dim, heads = kv->n_kv_heads, n = k->shape.dim[0];
-    void *packed = ag_malloc(d * sizeof(float)); /* no type has longer rows */
-    ag_status st = packed ? AG_OK : out_of_memory(be, d * sizeof(float));
+    const size_t row_bytes = k->shape.dim[2] * sizeof(float); /* no type has longer rows */
+    void *packed = ag_malloc(row_bytes);
+    ag_status st = packed ? AG_OK : out_of_memory(be, row_bytes);
     if (st == AG_OK) st = ag_host_view_open(be, &ks, k);
     if (st == AG_OK) st = ag_host_view_open(be, &vs, v);
-    for (size_t i = 0; i < n && st == AG_OK; i++) {
-        for (uint32_t h = 0; h < heads && st == AG_OK; h++) {
-            size_t slot = kv->n_slots[h] + i, row = (i * heads + h) * d;
-            st = write_slot(be, kv, kv->k_type, 0, h, slot, ks.data + row, packed);
-            if (st != AG_OK) break;
-            st = write_slot(be, kv, kv->v_type, kv->v_offset, h, slot, vs.data + row, packed);
-            if (st == AG_OK) st = write_position(be, kv, h, slot, positions[i]);
-        }
+    for (size_t i = 0; i < n_seqs && st == AG_OK; i++) {
+        st = write_sequence(be, &seqs[i], ks.data, vs.data, packed);
     }
     ag_host_view_close(be, &vs, v, false);
     ag_host_view_close(be, &ks, k, false);

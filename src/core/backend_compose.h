@@ -36,8 +36,8 @@ ag_status ag_compose_causal_conv(ag_backend *be, ag_tensor *y, const ag_tensor *
 ag_status ag_compose_delta_rule(ag_backend *be, const ag_delta_call *call);
 ag_status ag_compose_gather(ag_backend *be, ag_tensor *dst, const ag_tensor *table,
                             const int32_t *ids, size_t n);
-ag_status ag_compose_kv_write(ag_backend *be, const ag_kv_view *kv, const ag_tensor *k,
-                              const ag_tensor *v, const uint32_t *positions);
+ag_status ag_compose_kv_write(ag_backend *be, const ag_attention_seq *seqs, size_t n_seqs,
+                              const ag_tensor *k, const ag_tensor *v);
 ag_status ag_compose_kv_compact(ag_backend *be, const ag_kv_view *kv, uint32_t head,
                                 const uint32_t *keep, uint32_t n_keep);
 /* The reference of attention: two passes over the cache, sums in double. Defined in

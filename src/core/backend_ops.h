@@ -95,8 +95,8 @@ typedef struct ag_backend_ops {
     ag_status (*delta_rule)(ag_backend *b, const ag_delta_call *call);
     ag_status (*gather)(ag_backend *b, ag_tensor *dst, const ag_tensor *table, const int32_t *ids,
                         size_t n);
-    ag_status (*kv_write)(ag_backend *b, const ag_kv_view *kv, const ag_tensor *k,
-                          const ag_tensor *v, const uint32_t *positions);
+    ag_status (*kv_write)(ag_backend *b, const ag_attention_seq *seqs, size_t n_seqs,
+                          const ag_tensor *k, const ag_tensor *v);
     ag_status (*attention)(ag_backend *b, ag_tensor *out, const ag_tensor *q,
                            const ag_attention_seq *seqs, size_t n_seqs,
                            const ag_attention_params *params);
@@ -114,8 +114,8 @@ typedef struct ag_backend_ops {
                             const uint32_t *keep, uint32_t n_keep);
     /* optional; NULL: on the host, through map. Changes x in place; see core/hadamard.h */
     ag_status (*hadamard)(ag_backend *b, ag_tensor *x);
-    /* optional; NULL: the caller downloads the row. Waits for the row */
-    ag_status (*top_k)(ag_backend *b, const ag_tensor *row, ag_top_k *top);
+    /* optional; NULL: the caller downloads the rows. Waits for the rows */
+    ag_status (*top_k)(ag_backend *b, const ag_tensor *rows, ag_top_k *const tops[]);
     /* optional; NULL: not measured */
     ag_status (*read_rate)(ag_backend *b, double *bytes_per_s);
     /* optional; NULL: AG_UNSUPPORTED. See ag_backend_launches() */
@@ -177,11 +177,19 @@ ag_status ag_prepare_weight_at(ag_backend *be, ag_tensor *w, ag_buffer *buffer, 
 
 /* ---- operations on the cache: internal, since only the cache makes views ---- */
 
-/* Appends n tokens to the layer: slot n_slots[h] + i of every KV head h receives row i, rounded to
- * the cache's types by the reference rules of quant/, and positions[i]. The blocks must exist. The
- * caller raises n_slots afterwards. k, v [n, n_kv_heads, head_dim] F32. */
-ag_status ag_kv_write(ag_backend *be, const ag_kv_view *kv, const ag_tensor *k, const ag_tensor *v,
-                      const uint32_t *positions);
+/* Appends tokens to a layer of each sequence's cache: slot n_slots[h] + i of every KV head h
+ * receives row row0 + i, rounded to the cache's types by the reference rules of quant/, and the
+ * position visible_until[i]. The blocks must exist. The caller raises n_slots afterwards. Reads
+ * only kv, row0, n_rows and visible_until of a sequence. k, v [rows, n_kv_heads, head_dim] F32. */
+ag_status ag_kv_write_all(ag_backend *be, const ag_attention_seq *seqs, size_t n_seqs,
+                          const ag_tensor *k, const ag_tensor *v);
+
+/* The same for all rows of k and v and one cache. */
+static inline ag_status ag_kv_write(ag_backend *be, const ag_kv_view *kv, const ag_tensor *k,
+                                    const ag_tensor *v, const uint32_t *positions) {
+    const ag_attention_seq seq = {.n_rows = k->shape.dim[0], .visible_until = positions, .kv = *kv};
+    return ag_kv_write_all(be, &seq, 1, k, v);
+}
 
 /* out = softmax(q K^T * scale) V for every query row and head, grouped queries, over the slots that
  * ag_attention_seq makes visible to the row. A row that sees no slot becomes 0.
@@ -243,6 +251,8 @@ ag_status ag_score_keys(ag_backend *be, const ag_kv_view *kv, float *scores, siz
 /* Returns whether ag_find_top_k() is supported: reading a few values then costs less than reading
  * the row. */
 bool ag_has_top_k(const ag_backend *be);
-ag_status ag_find_top_k(ag_backend *be, const ag_tensor *row, ag_top_k *top);
+/* Finds the best of each row of rows [n, cols]. tops [n]; NULL: the row's result is not needed.
+ * Sets `known`. */
+ag_status ag_find_top_k(ag_backend *be, const ag_tensor *rows, ag_top_k *const tops[]);
 
 #endif

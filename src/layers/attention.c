@@ -86,12 +86,22 @@ static ag_status hadamard_rotate(ag_backend *be, const ag_sequence *s, const ag_
     return ag_kv_hadamard(be, &rows, err);
 }
 
-static ag_status append_to_cache(const ag_sequence *s, uint32_t layer, const ag_tensor *k,
-                                 const ag_tensor *v, const uint32_t *positions, ag_error *err) {
-    ag_tensor k_new, v_new;
-    AG_TRY(rows_of_sequence(&k_new, s, k, err));
-    AG_TRY(rows_of_sequence(&v_new, s, v, err));
-    return ag_kv_cache_update(s->cache, layer, &k_new, &v_new, positions + s->row0, err);
+/* Appends the rows of all sequences together. views: their caches. */
+static ag_status append_to_caches(ag_backend *be, const ag_sequence *seqs, size_t n_seqs,
+                                  uint32_t layer, const ag_attention_seq *views, const ag_tensor *k,
+                                  const ag_tensor *v, ag_error *err) {
+    ag_status st = AG_OK;
+    size_t begun = 0;
+    for (; begun < n_seqs && st == AG_OK; begun++) {
+        const ag_sequence *s = &seqs[begun];
+        st = ag_kv_cache_begin_update(s->cache, layer, views[begun].visible_until, s->n, err);
+    }
+    if (st == AG_OK) st = ag_take_error(be, ag_kv_write_all(be, views, n_seqs, k, v), err);
+    for (size_t i = 0; i < begun; i++) {
+        if (st != AG_OK) ag_kv_cache_cancel_update(seqs[i].cache, layer);
+        else ag_kv_cache_end_update(seqs[i].cache, layer, views[i].visible_until, seqs[i].n);
+    }
+    return st;
 }
 
 static ag_attention_seq attention_seq_of(const ag_sequence *s, const ag_attention_layer *l,
@@ -148,12 +158,15 @@ ag_status ag_self_attention(ag_backend *be, const ag_attention_layer *layer,
     AG_TRY(scale_queries(be, layer, positions, &q_heads, err));
     for (size_t i = 0; i < n_seqs; i++) {
         AG_TRY(hadamard_rotate(be, &seqs[i], &q_heads, has_kv ? &k_heads : NULL, err));
-        if (has_kv) {
-            AG_TRY(append_to_cache(&seqs[i], layer->index, &k_heads, &v_heads, positions, err));
-            AG_TRY(attend_chunks(&seqs[i], layer, &q_heads, &out_heads, err));
-            AG_TRY(reload_spilled(&seqs[i], layer, &q_heads, err));
-        }
         ws->attention[i] = attention_seq_of(&seqs[i], layer, positions);
+    }
+    if (has_kv) {
+        AG_TRY(append_to_caches(be, seqs, n_seqs, layer->index, ws->attention, &k_heads, &v_heads,
+                                err));
+    }
+    for (size_t i = 0; has_kv && i < n_seqs; i++) {
+        AG_TRY(attend_chunks(&seqs[i], layer, &q_heads, &out_heads, err));
+        AG_TRY(reload_spilled(&seqs[i], layer, &q_heads, err));
     }
     return ag_take_error(
         be, ag_attention(be, &out_heads, &q_heads, ws->attention, n_seqs, &layer->params), err);

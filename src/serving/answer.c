@@ -16,7 +16,7 @@ ag_status ag_answer_create(ag_answer *a, ag_served_request *r, size_t index, ag_
     sampling.seed += index;
     a->request = r;
     a->index = index;
-    a->pending_id = -1;
+    a->pending_id = a->chosen = -1;
     a->n_reserved = r->p.max_tokens >= 0 ? (uint64_t)r->p.max_tokens : AG_SERVING_EXTEND_TOKENS;
     AG_TRY(ag_sampler_create(&sampling, (int32_t)m->info.n_vocab, &a->sampler, err));
     if (m->tokenizer)
@@ -231,15 +231,18 @@ static ag_status sample(ag_answer *a, const float *logits, int32_t *id, bool *ne
     return AG_OK;
 }
 
-/* Samples a token from the session's logits and accepts it, unless the answer becomes late. */
+/* Accepts the token that the step chose, or samples one from the session's logits, unless the
+ * answer becomes late. */
 static ag_status choose(ag_serving *s, ag_answer *a, ag_error *err) {
     const ag_request_params *p = &a->request->p;
     const float *logits = ag_session_logits(a->session);
     ag_logprob top[AG_SERVING_MAX_TOP];
-    ag_request_event e = {.id = -1};
-    bool needs_mask;
-    if (!logits) return AG_FAIL(err, DEVICE, "cannot choose a token: the step left no logits");
-    AG_TRY(sample(a, logits, &e.id, &needs_mask, err));
+    ag_request_event e = {.id = a->chosen};
+    bool needs_mask = false;
+    a->chosen = -1;
+    if (e.id < 0 && !logits)
+        return AG_FAIL(err, DEVICE, "cannot choose a token: the step left no logits");
+    if (e.id < 0) AG_TRY(sample(a, logits, &e.id, &needs_mask, err));
     if (e.id < 0) return AG_OK;
     a->last_at = ag_now_s();
     if (a->first_at <= 0) a->first_at = a->last_at;

@@ -30,6 +30,7 @@ typedef struct ag_answer {
     uint64_t n_reserved; /* tokens that memory is reserved for */
     bool is_late;        /* it has logits, but no mask yet */
     int32_t pending_id;  /* sampled token that fires a trigger, not accepted yet; -1: none */
+    int32_t chosen;      /* token that the step has chosen on the device; -1: none */
     bool ended;
     ag_finish finish;
     size_t stop; /* index of the stop string that ended it */

@@ -109,6 +109,12 @@ static void run_items(ag_serving *s, step_pass *p) {
 
 /* ---- next tokens ---- */
 
+/* Returns whether the step chooses the request's tokens: on a device, if neither masks nor logprobs
+ * need all logits on the host. */
+static bool chooses_on_device(const ag_serving *s, const ag_served_request *r) {
+    return ag_has_top_k(s->backend) && !r->masks && !r->p.logprobs;
+}
+
 /* Runs the next token of every answer of a model. Returns the number of rows. */
 static size_t decode(ag_serving *s, const ag_served_model *m) {
     const size_t max = batch_invariant_rows(s);
@@ -124,7 +130,9 @@ static size_t decode(ag_serving *s, const ag_served_model *m) {
                                     .ids = &a->ids.data[a->ids.n - 1],
                                     .n = 1,
                                     .phase = AG_PHASE_DECODE,
-                                    .logits = AG_LOGITS_LAST});
+                                    .logits = AG_LOGITS_LAST,
+                                    .sampler = chooses_on_device(s, r) ? a->sampler : NULL,
+                                    .chosen = &a->chosen});
             n_rows++;
             if (p.n == max || p.n == AG_SERVING_MAX_RUNNING) run_items(s, &p);
         }

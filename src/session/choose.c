@@ -49,7 +49,8 @@ static ag_status choose_from_top(ag_session *s, ag_sampler *sampler, bool *enoug
     if (!*enough) return AG_OK;
     if (!is_known_top(top, &request)) {
         ag_backend *be = s->model->backend;
-        AG_TRY(ag_take_error(be, ag_find_top_k(be, &s->logits.row, &request), err));
+        ag_top_k *const tops[] = {&request};
+        AG_TRY(ag_take_error(be, ag_find_top_k(be, &s->logits.row, tops), err));
         top = &request;
     }
     const ag_top_logits logits = {.best_ids = top->best_ids,

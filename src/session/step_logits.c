@@ -87,6 +87,28 @@ ag_status ag_session_make_logit_rows(ag_session *s, ag_error *err) {
                            err);
 }
 
+/* Returns whether the device keeps the item's logits, since only a sampler needs them. */
+static bool stays_on_device(const ag_step_item *item) {
+    return item->sampler && !item->row && ag_session_chooses_on_device(item->session);
+}
+
+/* Finds what the samplers of all items need in one query. Rows of AG_LOGITS_ALL have queries of
+ * their own, which depend on earlier choices. */
+static ag_status find_tops(ag_model *m, const output_row *outputs, size_t n, const ag_tensor *rows,
+                           ag_error *err) {
+    ag_top_k *tops[AG_LOGIT_ROWS];
+    bool any = false;
+    for (size_t i = 0; i < n; i++) {
+        const ag_step_item *item = outputs[i].item;
+        tops[i] = item->logits == AG_LOGITS_LAST && stays_on_device(item) &&
+                          ag_session_request_top(item->session, item->sampler)
+                      ? &item->session->logits.top
+                      : NULL;
+        any = any || tops[i];
+    }
+    return any ? ag_take_error(m->backend, ag_find_top_k(m->backend, rows, tops), err) : AG_OK;
+}
+
 /* Makes row `row` of the group its session's logits and delivers them. */
 static ag_status store_row(ag_model *m, const output_row *r, size_t row, ag_error *err) {
     ag_session *s = r->item->session;
@@ -95,9 +117,9 @@ static ag_status store_row(ag_model *m, const output_row *r, size_t row, ag_erro
         r->item->chosen[r->i] = -1;
         return AG_OK;
     }
-    s->logits.top.known = false;
+    if (r->item->logits == AG_LOGITS_ALL) s->logits.top.known = false;
     s->logits.location = AG_LOGITS_ABSENT;
-    if (r->item->sampler && !r->item->row && ag_session_chooses_on_device(s)) {
+    if (stays_on_device(r->item)) {
         ag_tensor from;
         AG_TRY(ag_tensor_rows(&from, &m->logit_rows, row, 1, err));
         AG_TRY(ag_take_error(
@@ -130,6 +152,7 @@ static ag_status compute_group(ag_model *m, const output_row *outputs, const siz
     if (!adjacent) AG_TRY(gather_rows(m, rows, n, err));
     const ag_tensor *hidden = adjacent ? &m->hidden : &m->stream;
     AG_TRY(ag_model_logits(m, hidden, adjacent ? rows[0] : 0, n, &logits, err));
+    AG_TRY(find_tops(m, outputs, n, &logits, err));
     for (size_t i = 0; i < n; i++) AG_TRY(store_row(m, &outputs[i], i, err));
     return AG_OK;
 }
@@ -169,8 +192,7 @@ static ag_status one_row(const ag_step_item *item, bool computed, ag_error *err)
                                &s->logits.row, err));
         s->logits.location = s->logits.copied ? AG_LOGITS_ON_DEVICE : AG_LOGITS_ON_HOST;
         if (!s->logits.copied) AG_TRY(ag_buffer_sync(s->logits.owner, err));
-        const bool on_device = item->sampler && ag_session_chooses_on_device(s);
-        if (!on_device) AG_TRY(ag_session_fetch_logits(s, err));
+        if (!stays_on_device(item)) AG_TRY(ag_session_fetch_logits(s, err));
     }
     return deliver_row(&last, err);
 }

@@ -170,6 +170,33 @@ static void bench_sums_times_of_launches(void **state) {
     cli_free(&r);
 }
 
+/* Returns the launches of rope in two layers for a prompt of 1,024 tokens: two for each chunk. */
+static json_int_t count_rotations(const char *option, const char *value) {
+    cli_result r = CLI("bench", "-q", "-b", "opencl", "--shape", "tiny", "--layers", "2", "-p",
+                       "1024", "-n", "0", "-r", "1", option, value, "--launches", "--json");
+    assert_code(&r, 0);
+    json_t *root = cli_json(&r), *row;
+    json_int_t n = 0;
+    size_t i;
+    json_array_foreach(json_object_get(root, "rows"), i, row) {
+        const char *kernel = json_string_value(json_object_get(row, "kernel"));
+        if (!strncmp(kernel, "rope ", 5)) n += json_integer_value(json_object_get(row, "launches"));
+    }
+    json_decref(root);
+    cli_free(&r);
+    return n;
+}
+
+static void opencl_reads_prompts_in_chunks_of_1024(void **state) {
+    (void)state;
+    cli_result r = CLI("devices");
+    const bool has_device = strstr(r.out, "opencl   0:") != NULL;
+    cli_free(&r);
+    if (!has_device) skip();
+    assert_int_equal(count_rotations("-t", "2"), 2);
+    assert_int_equal(count_rotations("--prefill-chunk", "512"), 4);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(info_prints_one_operation_per_line),
@@ -177,6 +204,7 @@ int main(void) {
         cmocka_unit_test(bench_sums_times_of_operations),
         cmocka_unit_test(bench_prints_operations_with_option),
         cmocka_unit_test(bench_sums_times_of_launches),
+        cmocka_unit_test(opencl_reads_prompts_in_chunks_of_1024),
     };
     return cmocka_run_group_tests_name("cli program", tests, NULL, NULL);
 }

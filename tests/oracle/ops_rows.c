@@ -204,17 +204,19 @@ static void want_found(double *want, const float *row, const oracle_case *c) {
     want[2 * c->m + 3] = bad == SIZE_MAX ? -1 : (double)bad;
 }
 
-/* Selects the best m of a row of n values, and reads its first and last values. Compares nothing if
- * the backend has no top-k operation. */
+/* Selects the best m of the last of three rows of n values, and reads its first and last values.
+ * Needs one value of the first row and none of the second. Compares nothing if the backend has no
+ * top-k operation. */
 void oracle_top_k(const oracle_case *c, oracle_run *run) {
-    ag_top_k *top = calloc(1, sizeof *top);
+    enum { ROWS = 3 };
+    ag_top_k *both = calloc(2, sizeof *both), *top = both;
     const int32_t ends[] = {0, (int32_t)c->n - 1};
-    guarded row = guarded_make(run, AG_F32, ag_shape_1d(c->n), 0, run->data);
+    guarded row = guarded_make(run, AG_F32, ag_shape_2d(ROWS, c->n), 0, run->data);
     guarded found = guarded_make(run, AG_F32, ag_shape_1d(2 * c->m + 4), 0, DATA_PLAIN);
-    run->out_of_memory |= !top;
+    run->out_of_memory |= !both;
     if (!run->out_of_memory && ag_has_top_k(run->be)) {
         /* Many equal values, and some -infinity, which must not be selected. */
-        for (size_t i = 0; i < c->n; i++) {
+        for (size_t i = 0; i < ROWS * c->n; i++) {
             row.values[i] = roundf(row.values[i] * 8) / 8;
             if (oracle_below(run, 4) == 0) row.values[i] = -INFINITY;
         }
@@ -222,16 +224,18 @@ void oracle_top_k(const oracle_case *c, oracle_run *run) {
         top->k = c->m;
         top->ids = ends;
         top->n_ids = 2;
-        while (oracle_again(run, NULL)) run->status = ag_find_top_k(run->be, &row.t, top);
+        both[1] = (ag_top_k){.k = 1};
+        ag_top_k *const tops[ROWS] = {&both[1], NULL, top};
+        while (oracle_again(run, NULL)) run->status = ag_find_top_k(run->be, &row.t, tops);
         put_found(&found, top, c);
         double *want = oracle_take(run, &found);
-        if (want) want_found(want, row.values, c);
+        if (want) want_found(want, row.values + (ROWS - 1) * c->n, c);
         memcpy(row.image + row.t.offset, row.values, ag_tensor_bytes(&row.t));
     }
     guarded_check(run, &row, false);
     guarded_free(&row);
     guarded_free(&found);
-    free(top);
+    free(both);
 }
 
 /* Every value of a piece is a sum of all of them, with signs. */

@@ -189,15 +189,92 @@ static void device_logits_follow_the_session_state(void **state) {
     expect_saved_logits(false);
 }
 
-int main(void) {
+/* ---- several sessions in a step ---- */
+
+enum { SESSIONS = AG_LOGIT_ROWS + 4, STEPS = 4 };
+
+static ag_sampler *sampler_of(size_t i) {
+    ag_sampler_params p = ag_sampler_defaults();
+    p.seed = i + 1;
+    p.temperature = i % 3 ? 1.5f : 0;
+    p.top_k = i % 5 == 4 ? 0 : 1 + 20 * (uint32_t)i; /* 0: the sampler needs the entire row */
+    ag_sampler *s = open_sampler(&p);
+    for (size_t t = 0; i % 2 && t < N_PROMPT; t++) ag_sampler_accept(s, prompt[t]);
+    return s;
+}
+
+static uint64_t count_launches(const char *kernel) {
+    ag_launch_info kinds[64];
+    uint64_t sum = 0;
+    size_t n;
+    assert_int_equal(ag_backend_launches(backend, kinds, 64, &n), AG_OK);
+    assert_true(n <= 64);
+    for (size_t i = 0; i < n; i++)
+        if (!strncmp(kinds[i].name, kernel, strlen(kernel))) sum += kinds[i].n;
+    return sum;
+}
+
+/* Decodes with samplers in the step or, if `entire`, from all logits. ids [STEPS][SESSIONS] */
+static void decode_together(bool entire, int32_t *ids) {
+    ag_session *sessions[SESSIONS];
+    ag_sampler *samplers[SESSIONS];
+    ag_step_item items[SESSIONS];
     ag_error err;
-    backend = open_opencl();
-    if (!backend) return EXIT_SKIPPED;
+    for (size_t i = 0; i < SESSIONS; i++) {
+        const int32_t first[] = {(int32_t)(5 + 3 * i), 9};
+        sessions[i] = open_session();
+        samplers[i] = sampler_of(i);
+        must(ag_session_prefill(sessions[i], first, 2, NULL, NULL, &err), &err);
+    }
+    for (size_t t = 0; t < STEPS; t++) {
+        int32_t *to = ids + t * SESSIONS;
+        for (size_t i = 0; i < SESSIONS; i++) {
+            const bool chooses = !entire && i != 2;
+            items[i] = (ag_step_item){.session = sessions[i],
+                                      .ids = t ? to - SESSIONS + i : &prompt[0],
+                                      .n = 1,
+                                      .phase = AG_PHASE_DECODE,
+                                      .logits = AG_LOGITS_LAST,
+                                      .sampler = chooses ? samplers[i] : NULL,
+                                      .chosen = chooses ? &to[i] : NULL};
+        }
+        (void)count_launches("");
+        must(ag_session_step(items, SESSIONS, &err), &err);
+        /* Two groups of rows. Samplers that need entire rows have no query. */
+        if (!entire) assert_int_equal(count_launches("take_best"), 2);
+        for (size_t i = 0; i < SESSIONS; i++) {
+            const float *logits = ag_session_logits(sessions[i]);
+            if (!items[i].sampler) must(ag_sampler_sample(samplers[i], logits, &to[i], &err), &err);
+            ag_sampler_accept(samplers[i], to[i]);
+        }
+    }
+    for (size_t i = 0; i < SESSIONS; i++) {
+        ag_sampler_destroy(samplers[i]);
+        ag_session_destroy(sessions[i]);
+    }
+}
+
+static void steps_choose_for_all_sessions_in_one_query(void **state) {
+    (void)state;
+    int32_t from_top[STEPS * SESSIONS], from_rows[STEPS * SESSIONS];
+    decode_together(true, from_rows);
+    decode_together(false, from_top);
+    assert_memory_equal(from_top, from_rows, sizeof from_rows);
+}
+
+int main(void) {
+    ag_backend_params params = {.time_launches = true};
+    ag_error err;
+    if (ag_cl_backend_create(&params, &backend, &err) != AG_OK) {
+        printf("skipped: %s\n", err.msg);
+        return EXIT_SKIPPED;
+    }
     if (ag_model_load(backend, MODEL, NULL, &model, &err) != AG_OK) {
         fprintf(stderr, "%s\n", err.msg);
         return EXIT_FAILURE;
     }
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_choose_for_all_sessions_in_one_query),
         cmocka_unit_test(generated_tokens_are_those_of_whole_rows),
         cmocka_unit_test(device_logits_follow_the_session_state),
     };

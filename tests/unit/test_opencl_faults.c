@@ -117,7 +117,7 @@ static void decoding_reads_once_per_token(void **state) {
         assert_int_equal(forwarder->read_bytes - before.read_bytes, n_vocab * sizeof(float));
         assert_int_equal(forwarder->n_finishes, before.n_finishes);
         assert_int_equal(forwarder->n_buffers, before.n_buffers);
-        assert_true(forwarder->n_writes - before.n_writes <= 4);
+        assert_true(forwarder->n_writes - before.n_writes <= 5);
         const size_t launches = forwarder->n_launches - before.n_launches;
         const size_t arguments = forwarder->n_arguments - before.n_arguments;
         if (i) assert_int_equal(launches, per_token);

@@ -156,13 +156,115 @@ static void writes_blocks_in_several_buffers(void **state) {
     assert_int_equal(write_apart(3), AG_OK);
 }
 
+/* ---- several caches ---- */
+
+enum { CACHES = 4, ROWS = 1 + 0 + 3 + 70, CACHE_BYTES = N_BLOCKS * BLOCK_BYTES };
+static const uint32_t new_rows[CACHES] = {1, 0, 3, 70};
+static const uint32_t old_slots[CACHES][HEADS] = {{5, 0}, {9, 9}, {126, 127}, {128, 60}};
+
+/* Writes rows after a first one that belongs to no sequence, and reads all blocks. */
+static void write_caches(ag_backend *be, ag_dtype type, const float *values, unsigned char *out) {
+    ag_memory *memory = ag_backend_memory(be);
+    ag_attention_seq seqs[CACHES];
+    ag_kv_block blocks[CACHES][N_BLOCKS];
+    ag_buffer *owner, *storage;
+    uint32_t positions[1 + ROWS];
+    ag_tensor t;
+    ag_error err;
+    assert_int_equal(ag_memory_alloc(memory, CACHES * CACHE_BYTES, AG_USAGE_KV, &storage, &err),
+                     AG_OK);
+    memset(out, 0, CACHES * CACHE_BYTES);
+    assert_int_equal(ag_buffer_upload(storage, 0, out, CACHES * CACHE_BYTES, &err), AG_OK);
+    assert_int_equal(ag_tensor_alloc(&t, &owner, memory, AG_USAGE_SCRATCH, AG_F32,
+                                     ag_shape_3d(1 + ROWS, HEADS, DIM), &err),
+                     AG_OK);
+    assert_int_equal(
+        ag_buffer_upload(owner, 0, values, (1 + ROWS) * HEADS * DIM * sizeof *values, &err), AG_OK);
+    for (uint32_t i = 0; i <= ROWS; i++) positions[i] = 1000 + 7 * i;
+    for (size_t i = 0, row = 1; i < CACHES; row += new_rows[i++]) {
+        for (size_t b = 0; b < N_BLOCKS; b++) {
+            blocks[i][b] = (ag_kv_block){storage, ((N_BLOCKS - 1 - b) * CACHES + i) * BLOCK_BYTES};
+        }
+        seqs[i] = (ag_attention_seq){.row0 = row,
+                                     .n_rows = new_rows[i],
+                                     .visible_until = positions + row,
+                                     .kv = {.k_type = type,
+                                            .v_type = type,
+                                            .n_kv_heads = HEADS,
+                                            .head_dim = DIM,
+                                            .v_offset = PART,
+                                            .p_offset = 2 * PART,
+                                            .blocks = blocks[i],
+                                            .blocks_per_head = EACH,
+                                            .n_slots = old_slots[i]}};
+    }
+    if (ag_kv_write_all(be, seqs, CACHES, &t, &t) != AG_OK) {
+        fail_msg("%s", ag_backend_error(be)->msg);
+    }
+    assert_int_equal(ag_sync(be), AG_OK);
+    assert_int_equal(ag_buffer_download(out, storage, 0, CACHES * CACHE_BYTES, &err), AG_OK);
+    ag_buffer_release(&owner);
+    ag_buffer_release(&storage);
+}
+
+static void writes_several_caches_in_one_launch(void **state) {
+    (void)state;
+    const dtype_set types = dtypes_with(AG_DTYPE_CACHE);
+    float *values = malloc(N_VALUES * sizeof *values);
+    unsigned char *want = malloc(CACHES * CACHE_BYTES), *have = malloc(CACHES * CACHE_BYTES);
+    ag_launch_info kinds[8];
+    size_t n_kinds;
+    assert_true(values && want && have);
+    for (uint32_t i = 0; i < types.n; i++) {
+        fill(values, i + 1);
+        write_caches(cpu, types.v[i], values, want);
+        assert_int_equal(ag_backend_launches(device, kinds, 8, &n_kinds), AG_OK);
+        write_caches(device, types.v[i], values, have);
+        assert_memory_equal(have, want, CACHES * CACHE_BYTES);
+        assert_int_equal(ag_backend_launches(device, kinds, 8, &n_kinds), AG_OK);
+        assert_int_equal(n_kinds, 1);
+        assert_int_equal(kinds[0].n, 1);
+    }
+    free(have);
+    free(want);
+    free(values);
+}
+
+static void rejects_rows_beyond_the_tensor(void **state) {
+    (void)state;
+    float values[2 * 8] = {0};
+    const uint32_t none = 0, positions[2] = {0, 1};
+    ag_buffer *owner;
+    ag_tensor t;
+    ag_error err;
+    assert_int_equal(ag_tensor_alloc(&t, &owner, ag_backend_memory(cpu), AG_USAGE_SCRATCH, AG_F32,
+                                     ag_shape_3d(2, 1, 8), &err),
+                     AG_OK);
+    assert_int_equal(ag_buffer_upload(owner, 0, values, sizeof values, &err), AG_OK);
+    const ag_attention_seq seq = {
+        .row0 = 1,
+        .n_rows = 2,
+        .visible_until = positions,
+        .kv = {
+            .k_type = AG_F32, .v_type = AG_F32, .n_kv_heads = 1, .head_dim = 8, .n_slots = &none}};
+    assert_int_equal(ag_kv_write_all(cpu, &seq, 1, &t, &t), AG_SHAPE);
+    assert_non_null(strstr(ag_backend_error(cpu)->msg, "2 rows from row 1 of k"));
+    ag_buffer_release(&owner);
+}
+
 int main(void) {
-    device = open_opencl();
-    if (!device) return EXIT_SKIPPED;
+    ag_backend_params params = {.time_launches = true};
+    ag_error err;
+    if (ag_cl_backend_create(&params, &device, &err) != AG_OK) {
+        printf("skipped: %s\n", err.msg);
+        return EXIT_SKIPPED;
+    }
     if (ag_backend_create(NULL, &cpu, NULL) != AG_OK) return EXIT_FAILURE;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(writes_blocks_in_several_buffers),
         cmocka_unit_test(writes_the_same_bytes_as_the_cpu),
+        cmocka_unit_test(writes_several_caches_in_one_launch),
+        cmocka_unit_test(rejects_rows_beyond_the_tensor),
         cmocka_unit_test(writes_nan_for_values_out_of_range),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -237,8 +237,9 @@ static void names_rejected_types_without_kernels(void **state) {
     assert_string_equal(ag_backend_error(be)->msg,
                         "the OpenCL backend has no kernels for weights as i32");
     assert_int_equal(be->ops->matmul_transposed(be, &y, &x, &ids), AG_UNSUPPORTED);
-    const ag_kv_view kv = {.k_type = AG_F16, .v_type = AG_U8, .n_kv_heads = 1, .head_dim = 32};
-    assert_int_equal(be->ops->kv_write(be, &kv, &x, &x, NULL), AG_UNSUPPORTED);
+    const ag_attention_seq seq = {
+        .n_rows = 1, .kv = {.k_type = AG_F16, .v_type = AG_U8, .n_kv_heads = 1, .head_dim = 32}};
+    assert_int_equal(be->ops->kv_write(be, &seq, 1, &x, &x), AG_UNSUPPORTED);
     assert_string_equal(ag_backend_error(be)->msg,
                         "the OpenCL backend has no kernels for a cache as u8");
     ag_backend_destroy(be);

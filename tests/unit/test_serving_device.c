@@ -42,6 +42,57 @@ static void batched_requests_match_single_ones(void **state) {
     assert_int_equal(after.n_rows - before.n_rows, after.n_steps - before.n_steps);
 }
 
+static uint64_t count_launches(const char *kernel) {
+    ag_launch_info kinds[128];
+    uint64_t sum = 0;
+    size_t n;
+    assert_int_equal(ag_backend_launches(serving->backend, kinds, 128, &n), AG_OK);
+    for (size_t i = 0; i < n && i < 128; i++) {
+        if (!strncmp(kinds[i].name, kernel, strlen(kernel))) sum += kinds[i].n;
+    }
+    return sum;
+}
+
+static int start_wide(void **state) {
+    params.wide_steps = true;
+    return start_device(state);
+}
+
+static int stop_wide(void **state) {
+    params.wide_steps = false;
+    return stop(state);
+}
+
+/* Sampled and greedy answers, and one with logprobs, whose tokens are chosen on the host. */
+static void wide_steps_choose_tokens_on_the_device(void **state) {
+    (void)state;
+    static client alone[N];
+    static const int32_t prompts[N] = {20, 300, 411, 1000};
+    ag_request_params p[N];
+    ag_serving_stats before, after;
+    for (size_t i = 0; i < N; i++) {
+        p[i] = request(&prompts[i], 1, TOKENS);
+        p[i].no_prefix = true;
+        p[i].sampling.temperature = i == 1 ? 0 : 1;
+        p[i].sampling.top_k = 30;
+        p[i].sampling.seed = i;
+        p[i].logprobs = i == 3;
+        client_init(&alone[i]);
+        run_request(&alone[i], &p[i]);
+    }
+    assert_true(count_launches("take_best") >= 3 * (TOKENS - 2));
+    ag_serving_get_stats(serving, &before);
+    for (size_t i = 0; i < N; i++) send_request(&clients[i], &p[i]);
+    for (size_t i = 0; i < N; i++) {
+        finish(&clients[i], AG_OK);
+        same_answer(&clients[i].answers[0], &alone[i].answers[0], i);
+        client_destroy(&alone[i]);
+    }
+    ag_serving_get_stats(serving, &after);
+    assert_true(after.n_steps - before.n_steps < (after.n_rows - before.n_rows) / 2);
+    assert_in_range(count_launches("take_best"), TOKENS - 2, 2 * TOKENS);
+}
+
 static void reserves_the_growth_of_the_block_pool(void **state) {
     (void)state;
     static const int32_t id = 20;
@@ -83,10 +134,13 @@ int main(int argc, char **argv) {
     ag_backend_destroy(there);
     params = ag_serving_defaults();
     params.backend.name = name;
+    params.backend.time_launches = true;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(reserves_the_growth_of_the_block_pool, start_device, stop),
         cmocka_unit_test_setup_teardown(rejects_models_with_spilling_sessions, start_device, stop),
         cmocka_unit_test_setup_teardown(batched_requests_match_single_ones, start_device, stop),
+        cmocka_unit_test_setup_teardown(wide_steps_choose_tokens_on_the_device, start_wide,
+                                        stop_wide),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

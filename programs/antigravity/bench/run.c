@@ -25,7 +25,10 @@ typedef struct run {
     bench *b;
     const bench_row *row;
     ag_session **sessions; /* [row->parallel] */
-    int32_t *ids;          /* [max(row->n_prompt, row->parallel)] */
+    ag_step_item *items;   /* [row->parallel] */
+    ag_sampler *greedy;
+    int32_t chosen;
+    int32_t *ids; /* [max(row->n_prompt, row->parallel)] */
     ag_error err;
 } run;
 
@@ -53,21 +56,32 @@ bool bench_keep_going(void *user, int32_t id, const char *text, size_t len) {
 /* Decodes with sampling on the device, as generation does. Otherwise copies of the logits to the
  * host would be timed. The first pass is the prompt's. */
 static ag_status decode_on_device(run *r, uint32_t n) {
-    const ag_model_info *info = ag_model_get_info(r->b->engine.model);
-    ag_sampler_params greedy = ag_sampler_defaults();
-    greedy.temperature = 0;
-    greedy.repetition_penalty = 1;
     ag_generate_params p = ag_generate_defaults();
     ag_generate_stats stats;
     p.max_tokens = n;
     p.ignore_eos = true;
     p.on_token = bench_keep_going;
-    ag_status status = ag_sampler_create(&greedy, (int32_t)info->n_vocab, &p.sampler, &r->err);
-    if (status != AG_OK) return status;
-    status = ag_session_generate(r->sessions[0], r->ids, 1, &p, &stats, &r->err);
-    ag_sampler_destroy(p.sampler);
+    p.sampler = r->greedy;
+    ag_status status = ag_session_generate(r->sessions[0], r->ids, 1, &p, &stats, &r->err);
     if (status == AG_OK && stats.finish == AG_FINISH_CANCELLED) return r->err.status = AG_CANCELLED;
     return status;
+}
+
+/* Decodes a token of all sessions. choose: with samplers, which run on the device if there is one.
+ */
+static ag_status decode_together(run *r, bool choose) {
+    const uint32_t n = r->row->parallel;
+    if (!choose) return ag_session_decode_batch(r->sessions, r->ids, n, &r->err);
+    for (uint32_t i = 0; i < n; i++) {
+        r->items[i] = (ag_step_item){.session = r->sessions[i],
+                                     .ids = &r->ids[i],
+                                     .n = 1,
+                                     .phase = AG_PHASE_DECODE,
+                                     .logits = AG_LOGITS_LAST,
+                                     .sampler = r->greedy,
+                                     .chosen = &r->chosen};
+    }
+    return ag_session_step(r->items, n, &r->err);
 }
 
 static ag_status decode(run *r, uint32_t n) {
@@ -76,9 +90,8 @@ static ag_status decode(run *r, uint32_t n) {
     if (on_device && r->row->parallel == 1 && n) return decode_on_device(r, n);
     for (uint32_t i = 0; i < n && status == AG_OK; i++) {
         if (!progress_update(NULL, i + 1, n)) return r->err.status = AG_CANCELLED;
-        status = r->row->parallel == 1
-                     ? ag_session_decode(r->sessions[0], r->ids[0], &r->err)
-                     : ag_session_decode_batch(r->sessions, r->ids, r->row->parallel, &r->err);
+        status = r->row->parallel == 1 ? ag_session_decode(r->sessions[0], r->ids[0], &r->err)
+                                       : decode_together(r, on_device);
     }
     return status;
 }
@@ -197,6 +210,14 @@ static ag_status measure(run *r, bench_row *row) {
     return AG_OK;
 }
 
+static ag_status make_sampler(run *r) {
+    ag_sampler_params greedy = ag_sampler_defaults();
+    greedy.temperature = 0;
+    greedy.repetition_penalty = 1;
+    return ag_sampler_create(&greedy, (int32_t)ag_model_get_info(r->b->engine.model)->n_vocab,
+                             &r->greedy, &r->err);
+}
+
 static ag_status open_sessions(run *r) {
     const bench_row *row = r->row;
     const model_options *m = &r->b->o->model;
@@ -213,13 +234,15 @@ int bench_measure(bench *b, bench_row *row) {
     run r = {.b = b, .row = row};
     size_t n_ids = row->n_prompt > row->parallel ? row->n_prompt : row->parallel;
     r.sessions = calloc(row->parallel, sizeof(ag_session *));
+    r.items = calloc(row->parallel, sizeof *r.items);
     r.ids = malloc(n_ids * sizeof *r.ids);
     int code = EXIT_DONE;
-    if (!r.sessions || !r.ids) {
+    if (!r.sessions || !r.items || !r.ids) {
         code = complain_no_memory();
     } else {
         fill_ids(r.ids, n_ids, b->engine.info.n_vocab);
-        ag_status status = open_sessions(&r);
+        ag_status status = make_sampler(&r);
+        if (status == AG_OK) status = open_sessions(&r);
         if (status == AG_OK) status = measure(&r, row);
         if (status != AG_OK) code = complain_error(&r.err);
     }
@@ -227,7 +250,9 @@ int bench_measure(bench *b, bench_row *row) {
         interrupt_unregister(r.sessions[i]);
         ag_session_destroy(r.sessions[i]);
     }
+    ag_sampler_destroy(r.greedy);
     free(r.sessions);
+    free(r.items);
     free(r.ids);
     return code;
 }

@@ -95,7 +95,8 @@ static const option_def machine_defs[] = {
     {.name = "prefill-chunk",
      SETS_U32("N", prefill_chunk, 1, 65536),
      .aliases = {"batch-size", "ubatch-size", "--ub"},
-     .help = "prompt tokens computed at a time"},
+     .no_default = true,
+     .help = "prompt tokens computed at a time (default 512, with -b opencl 1024; eval kl: 64)"},
     {.name = "gpu-layers",
      CALLS("N", set_gpu_layers),
      .aliases = {"--ngl", "n-gpu-layers"},
@@ -113,8 +114,15 @@ static const option_def machine_defs[] = {
 
 option_group machine_group(model_options *o) { return OPTION_GROUP("Machine", machine_defs, o); }
 
-/* Checks that options of the opencl backend are given only where it can be chosen. */
-int machine_options_check(const model_options *o) {
+bool names_opencl(const model_options *o) { return o->backend && !strcmp(o->backend, "opencl"); }
+
+/* Checks that options of the opencl backend are given only where it can be chosen. Sets the prefill
+ * chunk unless it was given. */
+int machine_options_check(model_options *o) {
+    enum { LONG_CHUNK = 1024 };
+    if (!o->prefill_chunk) {
+        o->prefill_chunk = names_opencl(o) ? LONG_CHUNK : ag_session_defaults().prefill_chunk;
+    }
     const char *given = o->device           ? "--device"
                         : o->zero_copy      ? "--zero-copy"
                         : o->gpu_attention  ? "--gpu-attn"
@@ -123,7 +131,7 @@ int machine_options_check(const model_options *o) {
     if (!given) return EXIT_DONE;
     if (!backend_known("opencl"))
         return complain_usage("%s needs the opencl backend, which is not in this build", given);
-    bool may_choose = o->backend ? !strcmp(o->backend, "opencl") : o->wants_gpu || o->device;
+    const bool may_choose = o->backend ? names_opencl(o) : o->wants_gpu || o->device;
     if (!may_choose) return complain_usage("%s needs the opencl backend: -b opencl", given);
     if (o->gpu_attention && o->host_attention)
         return complain_usage("--gpu-attn and --no-gpu-attn exclude each other");

@@ -14,7 +14,6 @@ model_options model_options_defaults(void) {
     ag_session_params session = ag_session_defaults();
     return (model_options){
         .max_seq_len = session.max_seq_len,
-        .prefill_chunk = session.prefill_chunk,
         .weights = ag_model_defaults().weights,
         .rope.yarn_ext_factor = -1,
         .k_type = session.k_type,

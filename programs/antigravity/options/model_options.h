@@ -18,13 +18,13 @@ typedef struct tensor_types {
 bool tensor_types_add(tensor_types *list, const char *value, char *message);
 
 typedef struct model_options {
-    const char *dir;      /* NULL: the bundled model */
-    const char *backend;  /* backend name; NULL: the CPU, or a GPU if wants_gpu */
-    const char *device;   /* opencl backend only; NULL: its default */
-    uint32_t threads;     /* 0: the usable cores */
-    uint32_t max_seq_len; /* 0: the trained context length */
-    uint32_t prefill_chunk;
-    ag_dtype weights; /* a type, DTYPE_AS_IS, or AG_WEIGHTS_AUTO */
+    const char *dir;        /* NULL: the bundled model */
+    const char *backend;    /* backend name; NULL: the CPU, or a GPU if wants_gpu */
+    const char *device;     /* opencl backend only; NULL: its default */
+    uint32_t threads;       /* 0: the usable cores */
+    uint32_t max_seq_len;   /* 0: the trained context length */
+    uint32_t prefill_chunk; /* 0 until model_options_check(): not given */
+    ag_dtype weights;       /* a type, DTYPE_AS_IS, or AG_WEIGHTS_AUTO */
     tensor_types tensor_types;
     ag_rope_override rope; /* yarn_ext_factor -1: not given */
     ag_dtype k_type, v_type;
@@ -68,7 +68,9 @@ void add_machine_groups(command_line *line, model_options *o);
 
 option_group threads_group(model_options *o); /* -t */
 option_group machine_group(model_options *o); /* -b --device --prefill-chunk ... */
-int machine_options_check(const model_options *o);
+int machine_options_check(model_options *o);
+/* Returns whether -b opencl was given. */
+bool names_opencl(const model_options *o);
 
 /* ---- cache_options.c ---- */
 

@@ -234,12 +234,14 @@ static const option_def engine_rows[] = {
              "key may have half of them"},
     {.name = "step-rows",
      SETS_U32("N", engine.step_rows, 32, 65536),
-     .help = "maximum number of tokens in a pass over the weights; larger passes of a prompt delay "
-             "answers"},
+     .no_default = true,
+     .help =
+         "maximum number of tokens in a pass over the weights, half of them of a prompt; larger "
+         "passes delay answers (default 512, with -b opencl 2048)"},
     {.name = "wide-steps",
      SETS_FLAG(engine.wide_steps),
-     .help = "faster with many answers on processors with matrix units, but rounding then depends "
-             "on the other requests"},
+     .help = "faster with many answers on GPUs and on processors with matrix units, but rounding "
+             "then depends on the other requests"},
     {.name = "prefix-memory",
      SETS_SIZE(engine.prefix_bytes),
      .help = "memory for cached sessions, so that the next turn computes new tokens only; 0: none"},
@@ -300,6 +302,7 @@ static serve_options defaults(void) {
             },
     };
     o.model.max_seq_len = CONTEXT;
+    o.engine.step_rows = 0; /* not given */
     return o;
 }
 
@@ -356,6 +359,10 @@ static int check(serve_options *o, const command_line *line) {
     o->engine.replay_keep_ratio = o->replay.keep_ratio;
     o->engine.replay_keep_tokens = o->replay.keep_tokens;
     o->engine.replay_after_s = o->replay.after_s;
+    enum { LONG_STEP = 2048 };
+    if (!o->engine.step_rows) {
+        o->engine.step_rows = names_opencl(&o->model) ? LONG_STEP : ag_serving_defaults().step_rows;
+    }
     const int replay = replay_check(&o->replay, &o->model.eviction);
     const int code = replay == EXIT_DONE ? model_options_check(&o->model) : replay;
     const char *spill = o->model.eviction.spill.path;

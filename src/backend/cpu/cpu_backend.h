@@ -112,8 +112,8 @@ size_t ag_cpu_prepared_bytes(const ag_backend *b, ag_dtype type, size_t rows, si
 
 /* ops_kv_write.c, ops_attention.c */
 void ag_cpu_unpack(ag_backend *b, ag_dtype type, float *dst, const void *src, size_t n);
-ag_status ag_cpu_kv_write(ag_backend *b, const ag_kv_view *kv, const ag_tensor *k,
-                          const ag_tensor *v, const uint32_t *positions);
+ag_status ag_cpu_kv_write(ag_backend *b, const ag_attention_seq *seqs, size_t n_seqs,
+                          const ag_tensor *k, const ag_tensor *v);
 ag_status ag_cpu_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
                            const ag_attention_seq *seqs, size_t n_seqs,
                            const ag_attention_params *params);

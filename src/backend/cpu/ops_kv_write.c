@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+/* Rows of one sequence. */
 typedef struct write_job {
     ag_cpu_backend *cpu;
     const ag_kv_view *kv;
@@ -48,15 +49,17 @@ static void write_items(void *ctx, size_t begin, size_t end, uint32_t thread) {
     }
 }
 
-ag_status ag_cpu_kv_write(ag_backend *b, const ag_kv_view *kv, const ag_tensor *k,
-                          const ag_tensor *v, const uint32_t *positions) {
+static ag_status write_sequence(ag_backend *b, const ag_attention_seq *s, const ag_tensor *k,
+                                const ag_tensor *v) {
     enum { CHUNK_ELEMENTS = 2048 };
+    const ag_kv_view *kv = &s->kv;
+    const size_t first = s->row0 * kv->n_kv_heads * kv->head_dim;
     write_job job = {.cpu = ag_cpu_of(b),
                      .kv = kv,
-                     .k = ag_tensor_data(k),
-                     .v = ag_tensor_data(v),
-                     .positions = positions};
-    const size_t n_items = k->shape.dim[0] * kv->n_kv_heads;
+                     .k = (const float *)ag_tensor_data(k) + first,
+                     .v = (const float *)ag_tensor_data(v) + first,
+                     .positions = s->visible_until};
+    const size_t n_items = s->n_rows * kv->n_kv_heads;
     if (!n_items) return AG_OK;
     ag_cpu_bad_rows_clear(job.cpu);
     size_t grain = ag_cpu_grain(job.cpu, n_items, CHUNK_ELEMENTS / kv->head_dim);
@@ -67,6 +70,12 @@ ag_status ag_cpu_kv_write(ag_backend *b, const ag_kv_view *kv, const ag_tensor *
             bad.row / kv->n_kv_heads, bad.row % kv->n_kv_heads, bad.col);
     b->err.status = bad.status;
     return bad.status;
+}
+
+ag_status ag_cpu_kv_write(ag_backend *b, const ag_attention_seq *seqs, size_t n_seqs,
+                          const ag_tensor *k, const ag_tensor *v) {
+    for (size_t i = 0; i < n_seqs; i++) AG_TRY(write_sequence(b, &seqs[i], k, v));
+    return AG_OK;
 }
 
 void ag_cpu_unpack(ag_backend *b, ag_dtype type, float *dst, const void *src, size_t n) {

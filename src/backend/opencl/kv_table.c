@@ -12,8 +12,8 @@ enum { FIRST_WORDS = 1 << 16, MAX_TABLES = 1 << 12, ALIGN_WORDS = 8, BUFFER_SHIF
 
 /* A table on the device. */
 typedef struct table_entry {
-    const ag_kv_block *of; /* blocks of the table; NULL: free. Never dereferenced: may be freed */
-    size_t n_rows, at, n;  /* in words */
+    const void *of;       /* key of the table; NULL: free. Never dereferenced: may be freed */
+    size_t n_rows, at, n; /* in words */
 } table_entry;
 
 struct ag_cl_kv_tables {
@@ -66,8 +66,8 @@ static ag_status need_words(ag_cl_backend *cl, ag_cl_kv_tables *t, size_t n) {
 }
 
 /* Returns the entry of that table, or a free one. */
-static table_entry *find_entry(ag_cl_kv_tables *t, const ag_kv_block *of, size_t n_rows) {
-    size_t i = (size_t)((uintptr_t)of / sizeof *of * 2654435761u + n_rows) % MAX_TABLES;
+static table_entry *find_entry(ag_cl_kv_tables *t, const void *of, size_t n_rows) {
+    size_t i = (size_t)((uintptr_t)of / sizeof(void *) * 2654435761u + n_rows) % MAX_TABLES;
     while (t->entries[i].of && (t->entries[i].of != of || t->entries[i].n_rows != n_rows))
         i = (i + 1) % MAX_TABLES;
     return &t->entries[i];
@@ -76,7 +76,7 @@ static table_entry *find_entry(ag_cl_kv_tables *t, const ag_kv_block *of, size_t
 /* Uploads t->made [n] unless the device has it, and writes its offset in words to *at. */
 static ag_status keep_table(ag_cl_backend *cl, const ag_cl_kv_rows *rows, size_t n, size_t *at) {
     ag_cl_kv_tables *t = cl->kv_tables;
-    const ag_kv_block *key = rows->key ? rows->key : rows->blocks;
+    const void *key = rows->key ? rows->key : rows->blocks;
     AG_TRY(need_words(cl, t, n));
     table_entry *p = find_entry(t, key, rows->n_rows);
     if (!p->of || p->n < n) {

@@ -70,7 +70,7 @@ struct ag_cl_backend {
         size_t n;   /* zeros: finished work-groups of tiles that share k (ops_matmul_mma.c) */
     } tile_counts;
     struct {
-        unsigned char *memory; /* owned; tables of several sequences (ops_attention.c) */
+        unsigned char *memory; /* owned; tables of several sequences (scratch.c) */
         size_t bytes;
     } joined;
     ag_cl_loading *loading;     /* owned; NULL until a weight is prepared */

@@ -20,6 +20,9 @@ static inline size_t ag_cl_items(size_t n, size_t group) { return (n + group - 1
  * It grows to the largest request. Borrowed until the next call. */
 ag_status ag_cl_need_scratch(ag_cl_backend *cl, size_t bytes, cl_mem *out);
 
+/* Returns host memory for tables of several sequences, like ag_cl_need_scratch(). */
+ag_status ag_cl_need_joined(ag_cl_backend *cl, size_t bytes, unsigned char **out);
+
 /* Sets two arguments: global uchar * and the offset in bytes. */
 void ag_cl_arg_part(ag_cl_launch *l, cl_mem mem, uint64_t offset);
 
@@ -77,14 +80,14 @@ size_t ag_cl_prepared_scales(ag_dtype dtype, size_t n, size_t k);
 size_t ag_cl_prepared_bytes(ag_dtype dtype, size_t n, size_t k);
 
 /* ops_kv_write.c */
-ag_status ag_cl_kv_write(ag_backend *b, const ag_kv_view *kv, const ag_tensor *k,
-                         const ag_tensor *v, const uint32_t *positions);
+ag_status ag_cl_kv_write(ag_backend *b, const ag_attention_seq *seqs, size_t n_seqs,
+                         const ag_tensor *k, const ag_tensor *v);
 
 /* kv_table.c. Blocks of a cache for kernels/kv_table.cl: the first n_blocks of each row of
  * `blocks`. They are in at most AG_KV_BUFFERS buffers. */
 typedef struct ag_cl_kv_rows {
     const ag_kv_block *blocks;
-    const ag_kv_block *key; /* identifies the table if `blocks` changes; NULL: blocks */
+    const void *key; /* identifies the table if `blocks` changes; NULL: blocks */
     size_t n_rows, per_row;
     uint32_t n_blocks;
 } ag_cl_kv_rows;
@@ -105,13 +108,16 @@ ag_status ag_cl_kv_rerotate(ag_backend *b, const ag_kv_rerotate *how);
 ag_status ag_cl_key_scores(ag_backend *b, const ag_kv_view *kv, float *scores, size_t stride);
 
 /* ops_attention.c */
+/* Returns whether one launch can read or write rows of both sequences in one pass: those of b are
+ * next to those of a, and their caches have equal types and sizes. */
+bool ag_cl_are_joinable(const ag_attention_seq *a, const ag_attention_seq *b);
 ag_status ag_cl_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
                           const ag_attention_seq *seqs, size_t n_seqs,
                           const ag_attention_params *params);
 bool ag_cl_keeps_scores(const ag_backend *b, size_t head_dim);
 
 /* ops_top_k.c */
-ag_status ag_cl_top_k(ag_backend *b, const ag_tensor *row, ag_top_k *top);
+ag_status ag_cl_top_k(ag_backend *b, const ag_tensor *rows, ag_top_k *const tops[]);
 /* Decodes a candidate: a word whose upper half is the logit in unsigned order and whose lower half
  * is the complement of its id, so that larger words are better. */
 void ag_cl_candidate(uint64_t candidate, int32_t *id, float *value);

@@ -29,7 +29,7 @@ typedef struct work {
     size_t heads, group, dim; /* query heads; query heads of a KV head */
     bool many;                /* kv has the KV heads of each row's sequence */
     uint32_t kv_heads;        /* KV heads of one sequence */
-    const ag_kv_block *key;   /* identifies the table of blocks */
+    const void *key;          /* identifies the table of blocks */
     uint32_t n_slots;         /* slots of the longest KV head */
     uint32_t n_blocks, span, n_spans;
     size_t queries, wg; /* queries and work-items of a work-group */
@@ -293,17 +293,20 @@ static bool is_single(const ag_attention_seq *s) {
     return s->n_rows == 1 && !s->scores && !s->device_scores;
 }
 
+bool ag_cl_are_joinable(const ag_attention_seq *a, const ag_attention_seq *b) {
+    const ag_kv_view *x = &a->kv, *y = &b->kv;
+    return b->row0 == a->row0 + a->n_rows && x->k_type == y->k_type && x->v_type == y->v_type &&
+           x->n_kv_heads == y->n_kv_heads && x->v_offset == y->v_offset &&
+           x->p_offset == y->p_offset;
+}
+
 /* Returns the number of sequences at the start of seqs that one launch can serve. */
 static size_t count_joinable(const ag_attention_seq *seqs, size_t n) {
-    const ag_kv_view *a = &seqs[0].kv;
     size_t i = 1;
-    for (; i < n && is_single(&seqs[0]) && is_single(&seqs[i]); i++) {
-        const ag_kv_view *b = &seqs[i].kv;
-        if (seqs[i].row0 != seqs[0].row0 + i || a->k_type != b->k_type || a->v_type != b->v_type ||
-            a->n_kv_heads != b->n_kv_heads || a->v_offset != b->v_offset ||
-            a->p_offset != b->p_offset || !seqs[0].visible_from != !seqs[i].visible_from) {
-            break;
-        }
+    while (i < n && is_single(&seqs[0]) && is_single(&seqs[i]) &&
+           ag_cl_are_joinable(&seqs[i - 1], &seqs[i]) &&
+           !seqs[0].visible_from == !seqs[i].visible_from) {
+        i++;
     }
     return i;
 }
@@ -315,20 +318,13 @@ typedef struct joined {
     uint32_t *until, *from;
 } joined;
 
-/* Makes room in cl->joined, which grows to the largest request. */
 static ag_status reserve_joined(ag_cl_backend *cl, size_t n, size_t heads, size_t n_blocks,
                                 joined *out) {
     const size_t blocks = n * heads * n_blocks * sizeof *out->blocks;
-    const size_t bytes = blocks + (n * heads + 2 * n) * sizeof(uint32_t);
-    if (bytes > cl->joined.bytes) {
-        unsigned char *grown = ag_malloc(2 * bytes);
-        if (!grown) return AG_FAIL(&cl->base.err, NOMEM, "tables of %zu sequences", n);
-        ag_free(cl->joined.memory);
-        cl->joined.memory = grown;
-        cl->joined.bytes = 2 * bytes;
-    }
-    out->blocks = (ag_kv_block *)(void *)cl->joined.memory;
-    out->slots = (uint32_t *)(void *)(cl->joined.memory + blocks);
+    unsigned char *memory;
+    AG_TRY(ag_cl_need_joined(cl, blocks + (n * heads + 2 * n) * sizeof(uint32_t), &memory));
+    out->blocks = (ag_kv_block *)(void *)memory;
+    out->slots = (uint32_t *)(void *)(memory + blocks);
     out->until = out->slots + n * heads;
     out->from = out->until + n;
     return AG_OK;

@@ -1,41 +1,125 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches of kernels/kv_write.cl: writes new tokens to a cache. */
+/* Launches of kernels/kv_write.cl: writes new tokens to caches. */
 #include "backend/opencl/ops.h"
 #include "core/backend_compose.h"
 #include "core/fail.h"
 #include "quant/quant.h"
 
+#include <string.h>
+
 enum { WG = 32 }; /* as in the file */
+
+/* New rows of adjacent sequences. */
+typedef struct work {
+    ag_cl_backend *cl;
+    const ag_attention_seq *seqs;
+    size_t n_seqs, n_rows;
+    uint32_t n_blocks; /* columns of the table of blocks */
+    /* In cl->joined. The table has the blocks of each head from the first that receives a row. */
+    ag_kv_block *blocks; /* [n_seqs][heads][n_blocks] */
+    uint32_t *positions; /* [n_rows] */
+    uint32_t *sequences; /* [n_rows], followed by slots */
+    uint32_t *slots;     /* [n_seqs][heads]: slot in the table minus the row */
+} work;
 
 static bool is_written_here(ag_dtype type) {
     return type == AG_F32 || type == AG_F16 || type == AG_Q8_0 || type == AG_Q4_0;
 }
 
-ag_status ag_cl_kv_write(ag_backend *b, const ag_kv_view *kv, const ag_tensor *k,
-                         const ag_tensor *v, const uint32_t *positions) {
-    const size_t n = k->shape.dim[0], heads = kv->n_kv_heads;
-    const size_t pieces = (kv->head_dim + AG_QK - 1) / AG_QK;
-    if (!n || !heads) return AG_OK;
-    const ag_dtype unknown = ag_cl_has_kernels(kv->k_type) ? kv->v_type : kv->k_type;
-    if (!ag_cl_has_kernels(unknown)) return ag_cl_refuse_type(ag_cl_of(b), "a cache", unknown);
-    if (!is_written_here(kv->k_type) || !is_written_here(kv->v_type)) {
-        return ag_compose_kv_write(b, kv, k, v, positions);
+static ag_status reserve_tables(work *w) {
+    const size_t heads = w->n_seqs * w->seqs[0].kv.n_kv_heads, blocks = heads * w->n_blocks;
+    const size_t words = heads + 2 * w->n_rows;
+    unsigned char *memory;
+    AG_TRY(
+        ag_cl_need_joined(w->cl, blocks * sizeof *w->blocks + words * sizeof *w->slots, &memory));
+    w->blocks = (ag_kv_block *)(void *)memory;
+    w->positions = (uint32_t *)(void *)(memory + blocks * sizeof *w->blocks);
+    w->sequences = w->positions + w->n_rows;
+    w->slots = w->sequences + w->n_rows;
+    return AG_OK;
+}
+
+static void join_sequence(const work *w, size_t i) {
+    const ag_attention_seq *s = &w->seqs[i];
+    const ag_kv_view *kv = &s->kv;
+    const uint32_t row0 = (uint32_t)(s->row0 - w->seqs[0].row0);
+    for (size_t h = 0; h < kv->n_kv_heads; h++) {
+        const size_t row = i * kv->n_kv_heads + h;
+        const uint32_t first = kv->n_slots[h] / AG_KV_BLOCK;
+        const size_t used = ag_kv_blocks_for(kv->n_slots[h] + (uint32_t)s->n_rows) - first;
+        ag_kv_block *blocks = w->blocks + row * w->n_blocks;
+        memset(blocks, 0, w->n_blocks * sizeof *blocks);
+        memcpy(blocks, ag_kv_view_block(kv, h, first), used * sizeof *blocks);
+        w->slots[row] = kv->n_slots[h] % AG_KV_BLOCK - row0;
     }
-    const uint32_t end = ag_kv_blocks_for(ag_kv_view_max_slots(kv) + (uint32_t)n);
+    for (size_t r = 0; r < s->n_rows; r++) {
+        w->sequences[row0 + r] = (uint32_t)i;
+        w->positions[row0 + r] = s->visible_until[r];
+    }
+}
+
+/* Returns the pieces of a row of keys or of values, whichever has more. */
+static size_t max_pieces(const ag_kv_view *kv) {
+    const bool has_blocks = ag_dtype_block(kv->k_type) > 1 && ag_dtype_block(kv->v_type) > 1;
+    const size_t piece = has_blocks ? AG_QK : 4;
+    return (kv->head_dim + piece - 1) / piece;
+}
+
+/* Writes the rows of k and v that belong to the sequences. */
+static ag_status write_rows(work *w, const ag_tensor *k, const ag_tensor *v) {
+    const ag_kv_view *kv = &w->seqs[0].kv;
+    const size_t heads = kv->n_kv_heads;
+    const size_t first = w->seqs[0].row0 * heads * kv->head_dim * sizeof(float);
+    AG_TRY(reserve_tables(w));
+    for (size_t i = 0; i < w->n_seqs; i++) join_sequence(w, i);
+    const ag_cl_kv_rows rows = {.blocks = w->blocks,
+                                .key = kv->n_slots, /* attention's table has the key kv->blocks */
+                                .n_rows = w->n_seqs * heads,
+                                .per_row = w->n_blocks,
+                                .n_blocks = w->n_blocks};
     ag_cl_launch l;
-    AG_TRY(ag_cl_begin(&l, ag_cl_of(b), "kv_write.cl", "kv_write", NULL));
-    ag_cl_arg_view(&l, kv, end, NULL);
+    AG_TRY(ag_cl_begin(&l, w->cl, "kv_write.cl", "kv_write", NULL));
+    ag_cl_arg_rows(&l, &rows, NULL);
     ag_cl_arg_u64(&l, kv->v_offset);
     ag_cl_arg_u64(&l, kv->p_offset);
-    ag_cl_arg_tensor(&l, k);
-    ag_cl_arg_tensor(&l, v);
-    ag_cl_arg_staged(&l, positions, n * sizeof *positions);
-    ag_cl_arg_staged(&l, kv->n_slots, heads * sizeof *kv->n_slots);
+    ag_cl_arg_buffer(&l, k->buffer);
+    ag_cl_arg_u64(&l, k->offset + first);
+    ag_cl_arg_buffer(&l, v->buffer);
+    ag_cl_arg_u64(&l, v->offset + first);
+    ag_cl_arg_staged(&l, w->positions, w->n_rows * sizeof *w->positions);
+    ag_cl_arg_staged(&l, w->sequences, (w->n_rows + w->n_seqs * heads) * sizeof *w->sequences);
     ag_cl_arg_u32(&l, (uint32_t)kv->k_type);
     ag_cl_arg_u32(&l, (uint32_t)kv->v_type);
     ag_cl_arg_u32(&l, (uint32_t)heads);
     ag_cl_arg_u32(&l, kv->head_dim);
-    ag_cl_arg_u32(&l, (uint32_t)n);
-    return ag_cl_enqueue(&l, 2, (size_t[]){ag_cl_items(n * heads * pieces, WG), 2},
-                         (size_t[]){WG, 1});
+    ag_cl_arg_u32(&l, (uint32_t)w->n_rows);
+    const size_t items = w->n_rows * heads * max_pieces(kv);
+    return ag_cl_enqueue(&l, 2, (size_t[]){ag_cl_items(items, WG), 2}, (size_t[]){WG, 1});
+}
+
+ag_status ag_cl_kv_write(ag_backend *b, const ag_attention_seq *seqs, size_t n_seqs,
+                         const ag_tensor *k, const ag_tensor *v) {
+    for (size_t i = 0, n; i < n_seqs; i += n) {
+        const ag_kv_view *kv = &seqs[i].kv;
+        const ag_dtype unknown = ag_cl_has_kernels(kv->k_type) ? kv->v_type : kv->k_type;
+        size_t n_rows = seqs[i].n_rows, longest = n_rows;
+        for (n = 1; i + n < n_seqs && ag_cl_are_joinable(&seqs[i + n - 1], &seqs[i + n]); n++) {
+            n_rows += seqs[i + n].n_rows;
+            if (seqs[i + n].n_rows > longest) longest = seqs[i + n].n_rows;
+        }
+        if (!n_rows || !kv->n_kv_heads) continue;
+        if (!ag_cl_has_kernels(unknown)) return ag_cl_refuse_type(ag_cl_of(b), "a cache", unknown);
+        if (!is_written_here(kv->k_type) || !is_written_here(kv->v_type)) {
+            AG_TRY(ag_compose_kv_write(b, &seqs[i], n, k, v));
+            continue;
+        }
+        const uint32_t n_blocks = ag_kv_blocks_for(AG_KV_BLOCK - 1 + (uint32_t)longest);
+        work w = {.cl = ag_cl_of(b),
+                  .seqs = &seqs[i],
+                  .n_seqs = n,
+                  .n_rows = n_rows,
+                  .n_blocks = n_blocks};
+        AG_TRY(write_rows(&w, k, v));
+    }
+    return AG_OK;
 }

@@ -10,8 +10,8 @@ enum { WG = 64 }; /* as in matmul_any.cl */
 enum { BLOCK = 32, MATVEC_WEIGHTS = 3 };
 /* Work-groups of matvec for each compute unit. */
 enum { GROUPS_EACH = 16 };
-/* Maximum rows of x that each read the whole weight, which stays in the cache. */
-enum { MATVEC_MOST = 4 };
+/* Maximum rows of x for matvec.cl, and with tensor cores. */
+enum { MATVEC_MOST = 8, MATVEC_MOST_MMA = 4 };
 
 ag_status ag_cl_matmul(ag_backend *b, ag_tensor *y, const ag_tensor *a, const ag_tensor *x) {
     const size_t m = ag_shape_rows(&y->shape), n = ag_shape_cols(&y->shape);
@@ -53,8 +53,8 @@ static variant choose_variant(ag_cl_backend *cl, const ag_tensor *x, ag_dtype ty
     const size_t k = ag_shape_cols(&x->shape);
     const size_t step = ag_dtype_is_quantized(type) ? BLOCK : 8;
     if (!cl->is_gpu || x->offset % 16 || k % 4) return ROWS;
+    if (ag_shape_rows(&x->shape) > MATVEC_MOST_MMA && may_use_mma(cl, x, type)) return MMA;
     if (ag_shape_rows(&x->shape) > MATVEC_MOST) {
-        if (may_use_mma(cl, x, type)) return MMA;
         return cl->vendor.half && ag_dtype_is_quantized(type) ? HALVES : TILE;
     }
     return k % step ? ROWS : MATVEC;
@@ -82,11 +82,10 @@ static matvec_shape shape_of(const ag_cl_backend *cl) {
 
 static size_t group_items(matvec_shape s) { return (size_t)s.lanes * s.teams; }
 
-/* Returns the local memory for x rounded to bytes; 0 if x stays in floats. */
-static size_t rounded_bytes(const ag_cl_backend *cl, ag_dtype type, size_t k) {
-    const size_t pair = 2 * sizeof(float), bytes = k + k / BLOCK * pair;
-    const bool fits = bytes + group_items(shape_of(cl)) * sizeof(float) <= cl->device.local_bytes;
-    return cl->int_dot && ag_dtype_is_quantized(type) && fits ? bytes : 0;
+/* Returns whether local memory suffices for that many rows of x rounded to bytes. */
+static bool fits_rounded(const ag_cl_backend *cl, size_t rows, size_t k) {
+    const size_t pair = 2 * sizeof(float), bytes = rows * (k + k / BLOCK * pair);
+    return bytes + group_items(shape_of(cl)) * sizeof(float) <= cl->device.local_bytes;
 }
 
 /* Returns the number of work-groups: one for each group of rows, but if each rounds x first, at
@@ -104,20 +103,24 @@ static size_t matvec_groups(const ag_cl_backend *cl, const ag_tensor *const w[],
 /* Launches a product with up to MATVEC_WEIGHTS weights of one type, none of them empty. */
 static ag_status launch_matvec(ag_cl_backend *cl, ag_tensor *const y[], const ag_tensor *x,
                                const ag_tensor *const w[], size_t n) {
-    const size_t k = ag_shape_cols(&x->shape), local = rounded_bytes(cl, w[0]->dtype, k);
+    const size_t k = ag_shape_cols(&x->shape), m = ag_shape_rows(&x->shape);
+    const bool rounds = cl->int_dot && ag_dtype_is_quantized(w[0]->dtype) && fits_rounded(cl, 1, k);
     const matvec_shape shape = shape_of(cl);
-    char options[160];
+    size_t x_rows = 1;
+    while (x_rows < m && (!rounds || fits_rounded(cl, 2 * x_rows, k))) x_rows *= 2;
+    char options[176];
     snprintf(options, sizeof options,
-             "-DWTYPE=WEIGHT_%s -DINT_DOT=%d -DLANES=%u -DTEAMS=%u -DTEAM_ROWS=%u%s",
-             ag_dtype_name(w[0]->dtype), local != 0, shape.lanes, shape.teams, shape.team_rows,
+             "-DWTYPE=WEIGHT_%s -DINT_DOT=%d -DLANES=%u -DTEAMS=%u -DTEAM_ROWS=%u -DX_ROWS=%zu%s",
+             ag_dtype_name(w[0]->dtype), rounds, shape.lanes, shape.teams, shape.team_rows, x_rows,
              cl->vendor.subgroups || cl->vendor.dot ? cl->vendor.options : "");
     ag_cl_launch l;
     AG_TRY(ag_cl_begin(&l, cl, "matvec.cl", "matvec", options));
     ag_cl_arg_tensor(&l, x);
     ag_cl_arg_u32(&l, (uint32_t)k);
-    if (local) {
-        ag_cl_arg_local(&l, k);
-        ag_cl_arg_local(&l, local - k);
+    ag_cl_arg_u32(&l, (uint32_t)m);
+    if (rounds) {
+        ag_cl_arg_local(&l, x_rows * k);
+        ag_cl_arg_local(&l, x_rows * (k / BLOCK) * 2 * sizeof(float));
     }
     for (size_t i = 0; i < MATVEC_WEIGHTS; i++) {
         const size_t one = i < n ? i : 0;
@@ -125,8 +128,8 @@ static ag_status launch_matvec(ag_cl_backend *cl, ag_tensor *const y[], const ag
         arg_weight(&l, w[one]);
         ag_cl_arg_u32(&l, i < n ? (uint32_t)ag_shape_rows(&w[i]->shape) : 0);
     }
-    const size_t groups = matvec_groups(cl, w, n, local != 0), items = group_items(shape);
-    return ag_cl_enqueue(&l, 2, (size_t[]){groups * items, ag_shape_rows(&x->shape)},
+    const size_t groups = matvec_groups(cl, w, n, rounds), items = group_items(shape);
+    return ag_cl_enqueue(&l, 2, (size_t[]){groups * items, (m + x_rows - 1) / x_rows},
                          (size_t[]){items, 1});
 }
 

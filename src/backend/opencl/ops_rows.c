@@ -82,16 +82,20 @@ ag_status ag_cl_softmax(ag_backend *b, ag_tensor *x) {
     return each_row(&l, ag_shape_rows(&x->shape));
 }
 
-/* Launches a kernel with two tensors and their number of elements. */
+/* Launches a kernel with two tensors and their number of elements. GPUs move four at a time. */
 static ag_status with_pair(ag_backend *b, const char *kernel, ag_tensor *x, const ag_tensor *y) {
+    enum { WIDTH = 4, ALIGN = WIDTH * sizeof(float) };
+    const ag_cl_backend *cl = ag_cl_of(b);
     const size_t n = ag_shape_numel(&x->shape);
+    const bool wide =
+        cl->is_gpu && n % WIDTH == 0 && x->offset % ALIGN == 0 && y->offset % ALIGN == 0;
     if (!n) return AG_OK;
     ag_cl_launch l;
-    AG_TRY(begin_launch(&l, b, kernel));
+    AG_TRY(ag_cl_begin(&l, ag_cl_of(b), file, kernel, wide ? "-DWIDTH=4" : NULL));
     ag_cl_arg_tensor(&l, x);
     ag_cl_arg_tensor(&l, y);
-    ag_cl_arg_u64(&l, n);
-    return each_element(&l, n);
+    ag_cl_arg_u64(&l, wide ? n / WIDTH : n);
+    return each_element(&l, wide ? n / WIDTH : n);
 }
 
 ag_status ag_cl_add_assign(ag_backend *b, ag_tensor *x, const ag_tensor *y) {

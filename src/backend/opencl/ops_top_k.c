@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches of kernels/top_k.cl: finds the best values of a row. The host reads a few hundred bytes.
- */
+/* Launches of kernels/top_k.cl: finds the best values of rows. The host reads a few hundred bytes
+ * of each. */
 #include "backend/opencl/opencl.h"
 #include "backend/opencl/ops.h"
 #include "backend/opencl/steps.h"
@@ -14,31 +14,41 @@ enum { CHUNK = 2048, JOINED = 8, MIN_RETAINED = 64, MAX_RETAINED = 512 }; /* as 
 /* Numbers of results and ids are rounded up to a multiple of STEP, so that they rarely change. */
 enum { STEP = 32 };
 
+/* Rows of one call, each with the same number of results and ids. */
 typedef struct work {
     ag_cl_backend *cl;
-    const ag_tensor *row;
-    const ag_top_k *top;
-    char options[40];
+    const ag_tensor *rows;
+    ag_top_k *const *tops; /* [n_rows]; NULL: the row is not wanted */
+    size_t n_rows, n;
+    char options[80];
     cl_mem lists;
-    size_t n, n_lists, retained, wg, k, n_ids;
-    size_t bad_at, ids_at, out_at, out_bytes; /* offsets in scratch memory */
+    unsigned char *host; /* ids, then results */
+    size_t n_lists, retained, wg, k, n_ids;
+    size_t bad_at, ids_at, out_at, out_bytes; /* offsets in scratch memory; bytes of a row */
 } work;
 
-static size_t head_words(const work *w) { return 2 + w->n_ids; }
+static size_t ids_bytes(const work *w) { return w->n_rows * w->n_ids * sizeof(int32_t); }
 
 static ag_status choose_sizes(work *w) {
+    size_t k = 1, n_ids = 0;
+    for (size_t r = 0; r < w->n_rows; r++) {
+        if (w->tops[r] && w->tops[r]->k > k) k = w->tops[r]->k;
+        if (w->tops[r] && w->tops[r]->n_ids > n_ids) n_ids = w->tops[r]->n_ids;
+    }
     w->n_lists = (w->n + CHUNK - 1) / CHUNK;
     w->retained = MIN_RETAINED;
-    while (w->retained < w->top->k) w->retained *= 2;
+    while (w->retained < k) w->retained *= 2;
     w->wg = w->cl->sizes.top_wg;
     snprintf(w->options, sizeof w->options, "-DRETAINED=%zu -DWG=%zu", w->retained, w->wg);
-    w->bad_at = w->n_lists * w->retained * sizeof(uint64_t);
-    w->ids_at = w->bad_at + ag_cl_items(w->n_lists * sizeof(uint32_t), 256);
-    w->out_at = w->ids_at + AG_TOP_K_IDS * sizeof(int32_t);
-    w->n_ids = ag_cl_items(w->top->n_ids, STEP);
-    w->k = ag_cl_items(w->top->k, STEP);
-    w->out_bytes = head_words(w) * sizeof(uint32_t) + w->k * sizeof(uint64_t);
-    return ag_cl_need_scratch(w->cl, w->out_at + w->out_bytes, &w->lists);
+    w->n_ids = ag_cl_items(n_ids, STEP);
+    w->k = ag_cl_items(k, STEP);
+    w->bad_at = w->n_rows * w->n_lists * w->retained * sizeof(uint64_t);
+    w->ids_at = w->bad_at + ag_cl_items(w->n_rows * w->n_lists * sizeof(uint32_t), 256);
+    w->out_at = w->ids_at + ag_cl_items(ids_bytes(w), 256);
+    w->out_bytes = (2 + w->n_ids) * sizeof(uint32_t) + w->k * sizeof(uint64_t);
+    const size_t results = w->n_rows * w->out_bytes;
+    AG_TRY(ag_cl_need_joined(w->cl, ids_bytes(w) + results, &w->host));
+    return ag_cl_need_scratch(w->cl, w->out_at + results, &w->lists);
 }
 
 static ag_status sort_chunks(const work *w) {
@@ -46,9 +56,9 @@ static ag_status sort_chunks(const work *w) {
     AG_TRY(ag_cl_begin(&l, w->cl, file, "sort_chunks", w->options));
     ag_cl_arg_part(&l, w->lists, 0);
     ag_cl_arg_part(&l, w->lists, w->bad_at);
-    ag_cl_arg_tensor(&l, w->row);
+    ag_cl_arg_tensor(&l, w->rows);
     ag_cl_arg_u32(&l, (uint32_t)w->n);
-    return ag_cl_enqueue(&l, 1, (size_t[]){w->n_lists * w->wg}, (size_t[]){w->wg});
+    return ag_cl_enqueue(&l, 2, (size_t[]){w->n_lists * w->wg, w->n_rows}, (size_t[]){w->wg, 1});
 }
 
 static ag_status join_lists(const work *w) {
@@ -59,17 +69,20 @@ static ag_status join_lists(const work *w) {
         ag_cl_arg_part(&l, w->lists, 0);
         ag_cl_arg_u32(&l, (uint32_t)w->n_lists);
         ag_cl_arg_u32(&l, (uint32_t)apart);
-        AG_TRY(ag_cl_enqueue(&l, 1, (size_t[]){groups * w->wg}, (size_t[]){w->wg}));
+        AG_TRY(ag_cl_enqueue(&l, 2, (size_t[]){groups * w->wg, w->n_rows}, (size_t[]){w->wg, 1}));
     }
     return AG_OK;
 }
 
 static ag_status send_ids(const work *w) {
-    int32_t ids[AG_TOP_K_IDS] = {0};
+    int32_t *ids = (int32_t *)(void *)w->host;
     if (!w->n_ids) return AG_OK;
-    memcpy(ids, w->top->ids, w->top->n_ids * sizeof *ids);
-    return ag_cl_stage_into(w->cl, w->lists, w->ids_at, ids, w->n_ids * sizeof *ids,
-                            &w->cl->base.err);
+    memset(ids, 0, ids_bytes(w));
+    for (size_t r = 0; r < w->n_rows; r++, ids += w->n_ids) {
+        const ag_top_k *top = w->tops[r];
+        if (top && top->n_ids) memcpy(ids, top->ids, top->n_ids * sizeof *ids);
+    }
+    return ag_cl_stage_into(w->cl, w->lists, w->ids_at, w->host, ids_bytes(w), &w->cl->base.err);
 }
 
 static ag_status take_best(const work *w) {
@@ -79,11 +92,12 @@ static ag_status take_best(const work *w) {
     ag_cl_arg_part(&l, w->lists, 0);
     ag_cl_arg_part(&l, w->lists, w->bad_at);
     ag_cl_arg_u32(&l, (uint32_t)w->n_lists);
-    ag_cl_arg_tensor(&l, w->row);
+    ag_cl_arg_tensor(&l, w->rows);
+    ag_cl_arg_u32(&l, (uint32_t)w->n);
     ag_cl_arg_part(&l, w->lists, w->ids_at);
     ag_cl_arg_u32(&l, (uint32_t)w->n_ids);
     ag_cl_arg_u32(&l, (uint32_t)w->k);
-    return ag_cl_enqueue(&l, 1, (size_t[]){w->wg}, (size_t[]){w->wg});
+    return ag_cl_enqueue(&l, 2, (size_t[]){w->wg, w->n_rows}, (size_t[]){w->wg, 1});
 }
 
 void ag_cl_candidate(uint64_t candidate, int32_t *id, float *value) {
@@ -98,29 +112,35 @@ static void unpack(const work *w, const unsigned char *bytes, ag_top_k *top) {
     memcpy(&bad, bytes, sizeof bad);
     top->bad = bad == UINT32_MAX ? SIZE_MAX : bad;
     if (top->n_ids) memcpy(top->at, bytes + 2 * sizeof bad, top->n_ids * sizeof *top->at);
-    const unsigned char *best = bytes + head_words(w) * sizeof(uint32_t);
+    const unsigned char *best = bytes + (2 + w->n_ids) * sizeof(uint32_t);
     for (top->n = 0; top->n < top->k; top->n++) {
         uint64_t candidate;
         memcpy(&candidate, best + top->n * sizeof candidate, sizeof candidate);
         if (!candidate) break;
         ag_cl_candidate(candidate, &top->best_ids[top->n], &top->best[top->n]);
     }
+    top->known = true;
 }
 
-ag_status ag_cl_top_k(ag_backend *b, const ag_tensor *row, ag_top_k *top) {
-    work w = {.cl = ag_cl_of(b), .row = row, .top = top, .n = ag_shape_numel(&row->shape)};
-    unsigned char bytes[(2 + AG_TOP_K_IDS) * sizeof(uint32_t) + AG_TOP_K_MAX * sizeof(uint64_t)];
-    _Static_assert((int)AG_TOP_K_MAX <= (int)MAX_RETAINED && AG_TOP_K_IDS % STEP == 0 &&
-                       AG_TOP_K_MAX % STEP == 0,
-                   "what the kernel keeps");
+ag_status ag_cl_top_k(ag_backend *b, const ag_tensor *rows, ag_top_k *const tops[]) {
+    work w = {.cl = ag_cl_of(b),
+              .rows = rows,
+              .tops = tops,
+              .n_rows = ag_shape_rows(&rows->shape),
+              .n = ag_shape_cols(&rows->shape)};
+    _Static_assert((int)AG_TOP_K_MAX <= (int)MAX_RETAINED && STEP % 2 == 0,
+                   "constants of the kernels");
     AG_TRY(choose_sizes(&w));
     AG_TRY(send_ids(&w));
     AG_TRY(sort_chunks(&w));
     AG_TRY(join_lists(&w));
     AG_TRY(take_best(&w));
+    unsigned char *results = w.host + ids_bytes(&w);
     cl_int code = w.cl->api.clEnqueueReadBuffer(w.cl->queue, w.lists, CL_TRUE, w.out_at,
-                                                w.out_bytes, bytes, 0, NULL, NULL);
-    if (code != CL_SUCCESS) return ag_cl_fail(w.cl, &b->err, code, "reading the best of a row");
-    unpack(&w, bytes, top);
+                                                w.n_rows * w.out_bytes, results, 0, NULL, NULL);
+    if (code != CL_SUCCESS) return ag_cl_fail(w.cl, &b->err, code, "reading the best of rows");
+    for (size_t r = 0; r < w.n_rows; r++) {
+        if (tops[r]) unpack(&w, results + r * w.out_bytes, tops[r]);
+    }
     return AG_OK;
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/opencl/ops.h"
+#include "core/alloc.h"
+#include "core/fail.h"
 
 enum { LEAST_BYTES = 1 << 16 };
 
@@ -18,6 +20,18 @@ ag_status ag_cl_need_scratch(ag_cl_backend *cl, size_t bytes, cl_mem *out) {
         cl->scratch.bytes = size;
     }
     *out = cl->scratch.mem;
+    return AG_OK;
+}
+
+ag_status ag_cl_need_joined(ag_cl_backend *cl, size_t bytes, unsigned char **out) {
+    if (bytes > cl->joined.bytes) {
+        unsigned char *grown = ag_malloc(2 * bytes);
+        if (!grown) return AG_FAIL(&cl->base.err, NOMEM, "tables of sequences, %zu bytes", bytes);
+        ag_free(cl->joined.memory);
+        cl->joined.memory = grown;
+        cl->joined.bytes = 2 * bytes;
+    }
+    *out = cl->joined.memory;
     return AG_OK;
 }
 

@@ -26,11 +26,10 @@ static void unpack(ag_cl_token_result *r, ag_top_k *top) {
 static ag_status take_best(ag_cl_backend *cl, ag_cl_token *token, const ag_step *step) {
     if (token->shape.select && token->result.n_listed <= AG_CL_TOKEN_LISTED) {
         unpack(&token->result, step->top);
-    } else {
-        AG_TRY(ag_cl_top_k(&cl->base, step->logits, step->top));
+        step->top->known = true;
+        return AG_OK;
     }
-    step->top->known = true;
-    return AG_OK;
+    return ag_cl_top_k(&cl->base, step->logits, &step->top);
 }
 
 ag_status ag_cl_token_read(ag_cl_backend *cl, ag_cl_token *token, const ag_step *step) {

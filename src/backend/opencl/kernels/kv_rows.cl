@@ -34,7 +34,13 @@ static inline void write_values(uint type, __global uchar *row, const float *x, 
     if (type == TYPE_F32) {
         for (uint i = 0; i < n; i++) ((__global float *)row)[at + i] = kept_f32(x[i]);
     } else if (type == TYPE_F16) {
-        for (uint i = 0; i < n; i++) store_u16(row + 2 * (at + i), kept_f16(x[i]));
+        __global ushort *to = (__global ushort *)row + at;
+        if (n == 4 && (size_t)to % sizeof(ushort4) == 0) {
+            *(__global ushort4 *)to =
+                (ushort4)(kept_f16(x[0]), kept_f16(x[1]), kept_f16(x[2]), kept_f16(x[3]));
+        } else {
+            for (uint i = 0; i < n; i++) to[i] = kept_f16(x[i]);
+        }
     } else if (type == TYPE_Q4_0) {
         write_q4_0(row + at / QK * 18, x, kept_q4_0(lowest, highest, bad));
     } else {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* y[m,n] = x[m,k] * w[n,k]^T with prepared weights and few rows of x, for GPUs: up to three weights
- * with the same x in one launch. LANES adjacent work-items read a row of w, 16 bytes each. Every
- * row of x starts at a multiple of 16 bytes; k is a multiple of 32 if the weight has blocks, else
- * of 8. The order of a value's sum does not depend on other values.
+ * with the same x in one launch. LANES adjacent work-items read a row of w, 16 bytes each, for
+ * X_ROWS rows of x. Every row of x starts at a multiple of 16 bytes; k is a multiple of 32 if the
+ * weight has blocks, else of 8. The order of a value's sum does not depend on other values, nor on
+ * X_ROWS.
  *
  * With INT_DOT, blocks of x are rounded to 8 bits and multiplied as integers; many devices multiply
  * four at a time. */
@@ -18,6 +19,9 @@
 #endif
 #ifndef TEAM_ROWS
 #define TEAM_ROWS 2 /* rows of w that a team computes at a time, reading x once */
+#endif
+#ifndef X_ROWS
+#define X_ROWS 1 /* rows of x that share a read of w */
 #endif
 #ifndef INT_DOT
 #define INT_DOT 0
@@ -86,7 +90,6 @@ static inline void round_row(rounded to, __global const float4 *x, uint n_blocks
         to.scale[b] = (float2)(step, step * (float)(sums[0] + sums[1]));
 #endif
     }
-    barrier(CLK_LOCAL_MEM_FENCE);
 }
 
 static inline int dot_half(uint4 a, uint4 b, int sum) {
@@ -96,13 +99,9 @@ static inline int dot_half(uint4 a, uint4 b, int sum) {
     return dot_bytes(a.w, b.w, sum);
 }
 
-/* Returns the product of block b of the weight, which has all_blocks, with x's block `at`. */
-static inline float dot_rounded(__global const uchar *w, ulong scales_at, ulong all_blocks, ulong b,
-                                rounded x, uint at) {
-    const factors f = load_factors(w, scales_at, all_blocks, b);
-    const levels q = load_levels(w, all_blocks, b);
-    const uint4 low = x.low[at], high = x.high[at];
-    const float2 scale = x.scale[at];
+/* Returns the product of a block of the weight with one of x: 16 bytes of both halves, and scale.
+ */
+static inline float dot_rounded(factors f, levels q, uint4 low, uint4 high, float2 scale) {
 #if W_HALVES
     const int2 sums = convert_int2(as_short2(scale.y)), middle = sums * -W_MIDDLE;
     float both = (float)dot_half(q.low, low, middle.x) * f.d.x;
@@ -133,11 +132,8 @@ static inline float dot_floats(uint4 levels, const float4 *x, float middle, floa
     return dot4(floats_less(levels.w, middle), x[3], sum);
 }
 
-/* Returns the product of block b with x[0..32) in floats, whose sum is x_sum. */
-static inline float dot_block(__global const uchar *w, ulong scales_at, ulong all_blocks, ulong b,
-                              const float4 *x, float x_sum) {
-    const factors f = load_factors(w, scales_at, all_blocks, b);
-    const levels q = load_levels(w, all_blocks, b);
+/* Returns the product of a block with x[0..32) in floats, whose sum is x_sum. */
+static inline float dot_block(factors f, levels q, const float4 *x, float x_sum) {
 #if W_HALVES
     const float first = dot_floats(q.low, x, W_MIDDLE, 0) * f.d.x;
     const float both = fma(dot_floats(q.high, x + 4, W_MIDDLE, 0), f.d.y, first);
@@ -160,46 +156,96 @@ static inline float dot_block(__global const uchar *w, ulong scales_at, ulong al
 #else
 enum { LANE_STEP = 8 };
 
-/* Returns the product of eight values with x[0..8). */
-static inline float dot_eight(__global const uchar *w, ulong first, const float4 *x) {
+/* Loads eight values of the weight. */
+static inline void load_eight(float4 *to, __global const uchar *w, ulong first) {
 #if W_F32
     __global const float4 *p = (__global const float4 *)((__global const float *)w + first);
-    return dot4(p[1], x[1], dot4(p[0], x[0], 0.0f));
+    to[0] = p[0];
+    to[1] = p[1];
 #elif W_F16
     __global const half *p = (__global const half *)w + first;
-    return dot4(vloada_half4(1, p), x[1], dot4(vloada_half4(0, p), x[0], 0.0f));
+    to[0] = vloada_half4(0, p);
+    to[1] = vloada_half4(1, p);
 #else
     const uint4 q = *(__global const uint4 *)((__global const ushort *)w + first);
-    const uint4 low = (uint4)(q.x << 16, q.x & 0xffff0000u, q.y << 16, q.y & 0xffff0000u);
-    const uint4 high = (uint4)(q.z << 16, q.z & 0xffff0000u, q.w << 16, q.w & 0xffff0000u);
-    return dot4(as_float4(high), x[1], dot4(as_float4(low), x[0], 0.0f));
+    to[0] = as_float4((uint4)(q.x << 16, q.x & 0xffff0000u, q.y << 16, q.y & 0xffff0000u));
+    to[1] = as_float4((uint4)(q.z << 16, q.z & 0xffff0000u, q.w << 16, q.w & 0xffff0000u));
 #endif
 }
 #endif
 
-/* sums[r] += this lane's part of row row0 + r of w [n,k] times x. Rows past the end are copies of
- * the last one. */
-static inline void multiply(float *sums, __global const uchar *w, ulong scales_at, uint n, uint k,
-                            ulong row0, uint lane, __global const float4 *x) {
+#if INT_DOT
+/* sums[i][r] += this lane's part of row row0 + r of w [n,k] times row i of x. Rows past the end are
+ * copies of the last one. */
+static inline void multiply(float (*sums)[TEAM_ROWS], __global const uchar *w, ulong scales_at,
+                            uint n, uint k, ulong row0, uint lane, rounded x) {
+    const uint n_blocks = k / BLOCK;
+    for (uint b = lane; b < n_blocks; b += LANES) {
+        factors f[TEAM_ROWS];
+        levels q[TEAM_ROWS];
+#pragma unroll
+        for (int r = 0; r < TEAM_ROWS; r++) {
+            const ulong block = min(row0 + r, (ulong)n - 1) * n_blocks + b;
+            f[r] = load_factors(w, scales_at, (ulong)n * n_blocks, block);
+            q[r] = load_levels(w, (ulong)n * n_blocks, block);
+        }
+#pragma unroll
+        for (int i = 0; i < X_ROWS; i++) {
+            const uint at = i * n_blocks + b;
+            const uint4 low = x.low[at], high = x.high[at];
+            const float2 scale = x.scale[at];
+#pragma unroll
+            for (int r = 0; r < TEAM_ROWS; r++) {
+                sums[i][r] += dot_rounded(f[r], q[r], low, high, scale);
+            }
+        }
+    }
+}
+#else
+/* The same for rows of x in floats, of which there are last + 1. */
+static inline void multiply(float (*sums)[TEAM_ROWS], __global const uchar *w, ulong scales_at,
+                            uint n, uint k, ulong row0, uint lane, __global const float *x,
+                            uint last) {
     const ulong stride = (k + BLOCK - 1) / BLOCK * BLOCK;
     for (uint at = lane * LANE_STEP; at < k; at += LANES * LANE_STEP) {
-        float4 values[LANE_STEP / 4];
-        for (int i = 0; i < LANE_STEP / 4; i++) values[i] = x[at / 4 + i];
 #if W_BLOCKS
-        float4 total = 0;
-        for (int i = 0; i < LANE_STEP / 4; i++) total += values[i];
-        const float x_sum = (total.x + total.y) + (total.z + total.w);
+        factors f[TEAM_ROWS];
+        levels q[TEAM_ROWS];
+#else
+        float4 values[TEAM_ROWS][2];
 #endif
+#pragma unroll
         for (int r = 0; r < TEAM_ROWS; r++) {
             const ulong first = min(row0 + r, (ulong)n - 1) * stride + at;
 #if W_BLOCKS
-            sums[r] += dot_block(w, scales_at, n * (stride / BLOCK), first / BLOCK, values, x_sum);
+            f[r] = load_factors(w, scales_at, n * (stride / BLOCK), first / BLOCK);
+            q[r] = load_levels(w, n * (stride / BLOCK), first / BLOCK);
 #else
-            sums[r] += dot_eight(w, first, values);
+            load_eight(values[r], w, first);
+#endif
+        }
+#pragma unroll
+        for (int i = 0; i < X_ROWS; i++) {
+            __global const float4 *from =
+                (__global const float4 *)(x + (ulong)min((uint)i, last) * k + at);
+            float4 in[LANE_STEP / 4];
+            for (int j = 0; j < LANE_STEP / 4; j++) in[j] = from[j];
+#if W_BLOCKS
+            float4 total = 0;
+            for (int j = 0; j < LANE_STEP / 4; j++) total += in[j];
+            const float x_sum = (total.x + total.y) + (total.z + total.w);
+#pragma unroll
+            for (int r = 0; r < TEAM_ROWS; r++) sums[i][r] += dot_block(f[r], q[r], in, x_sum);
+#else
+#pragma unroll
+            for (int r = 0; r < TEAM_ROWS; r++) {
+                sums[i][r] += dot4(values[r][1], in[1], dot4(values[r][0], in[0], 0.0f));
+            }
 #endif
         }
     }
 }
+#endif
 
 /* A weight and its product; n 0: none. */
 #define WEIGHT_PARAMS(i)                                                                     \
@@ -207,23 +253,26 @@ static inline void multiply(float *sums, __global const uchar *w, ulong scales_a
         uint n##i
 
 /* Work-groups of MATVEC_WG in dimension 0 share the rows of all weights in turns of GROUP_ROWS
- * rows; dimension 1 is the rows of x. INT_DOT needs local memory for k bytes of x and k / 32 pairs
- * of floats.
- */
+ * rows; dimension 1 is the m rows of x, X_ROWS at a time. INT_DOT needs local memory for X_ROWS * k
+ * bytes of x and X_ROWS * k / 32 pairs of floats. */
 __kernel SUBGROUP_KERNEL __attribute__((reqd_work_group_size(MATVEC_WG, 1, 1))) void
-matvec(__global const uchar *x, ulong x_at, uint k,
+matvec(__global const uchar *x, ulong x_at, uint k, uint m,
 #if INT_DOT
        __local uint4 *x_bytes, __local float2 *x_scales,
 #endif
        WEIGHT_PARAMS(0), WEIGHT_PARAMS(1), WEIGHT_PARAMS(2)) {
     __local float scratch[MATVEC_WG];
     const uint place = group_place(), lane = place % LANES;
-    const ulong x_row = get_global_id(1);
-    __global const float4 *in =
-        (__global const float4 *)((__global const float *)(x + x_at) + x_row * k);
+    const uint x_row = get_global_id(1) * X_ROWS, last = m - 1 - x_row;
+    __global const float *in = (__global const float *)(x + x_at) + (ulong)x_row * k;
 #if INT_DOT
-    const rounded q = {x_bytes, x_bytes + k / BLOCK, x_scales};
-    round_row(q, in, k / BLOCK);
+    const uint n_blocks = k / BLOCK;
+    const rounded q = {x_bytes, x_bytes + X_ROWS * n_blocks, x_scales};
+    for (uint i = 0; i < X_ROWS; i++) {
+        const rounded row = {q.low + i * n_blocks, q.high + i * n_blocks, q.scale + i * n_blocks};
+        round_row(row, (__global const float4 *)(in + (ulong)min(i, last) * k), n_blocks);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
 #endif
     const uint groups0 = (n0 + GROUP_ROWS - 1) / GROUP_ROWS;
     const uint groups1 = groups0 + (n1 + GROUP_ROWS - 1) / GROUP_ROWS;
@@ -236,23 +285,25 @@ matvec(__global const uchar *x, ulong x_at, uint k,
         const uint n = which == 0 ? n0 : which == 1 ? n1 : n2;
         const uint before = which == 0 ? 0 : which == 1 ? groups0 : groups1;
         const ulong row0 = (ulong)(group - before) * GROUP_ROWS + place / LANES * TEAM_ROWS;
-        float sums[TEAM_ROWS];
-        for (int r = 0; r < TEAM_ROWS; r++) sums[r] = 0;
-#if INT_DOT
-        const uint n_blocks = k / BLOCK;
-        for (uint b = lane; b < n_blocks; b += LANES) {
-            for (int r = 0; r < TEAM_ROWS; r++) {
-                const ulong first = min(row0 + r, (ulong)n - 1) * n_blocks;
-                sums[r] += dot_rounded(w, scales_at, (ulong)n * n_blocks, first + b, q, b);
-            }
+        float sums[X_ROWS][TEAM_ROWS];
+#pragma unroll
+        for (int i = 0; i < X_ROWS; i++) {
+#pragma unroll
+            for (int r = 0; r < TEAM_ROWS; r++) sums[i][r] = 0;
         }
+#if INT_DOT
+        multiply(sums, w, scales_at, n, k, row0, lane, q);
 #else
-        multiply(sums, w, scales_at, n, k, row0, lane, in);
+        multiply(sums, w, scales_at, n, k, row0, lane, in, last);
 #endif
-        __global float *out = (__global float *)y + x_row * n;
-        for (int r = 0; r < TEAM_ROWS; r++) {
-            const float sum = team_sum(sums[r], scratch);
-            if (lane == 0 && row0 + r < n) out[row0 + r] = sum;
+#pragma unroll
+        for (uint i = 0; i < X_ROWS; i++) {
+            __global float *out = (__global float *)y + (ulong)(x_row + i) * n;
+#pragma unroll
+            for (int r = 0; r < TEAM_ROWS; r++) {
+                const float sum = team_sum(sums[i][r], scratch);
+                if (lane == 0 && row0 + r < n && i <= last) out[row0 + r] = sum;
+            }
         }
     }
 }

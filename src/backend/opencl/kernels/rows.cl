@@ -3,6 +3,16 @@
  * offset in bytes. */
 #include "reduce.cl"
 
+#ifndef WIDTH
+#define WIDTH 1 /* adjacent elements of a work-item in operations on two tensors: 1 or 4 */
+#endif
+#if WIDTH == 4
+typedef float4 values;
+#else
+typedef float values;
+#endif
+#define VALUES(t, at) ((__global values *)(t + at))
+#define CONST_VALUES(t, at) ((__global const values *)(t + at))
 #define FLOATS(t, at) ((__global float *)(t + at))
 #define CONST_FLOATS(t, at) ((__global const float *)(t + at))
 
@@ -61,11 +71,11 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void softmax(__global u
     for (uint i = get_local_id(0); i < n; i += WG) v[i] /= sum;
 }
 
-/* x += y. A work-item for each element, in groups of WG. */
+/* x += y. A work-item for each of n groups of WIDTH elements, in groups of WG. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 add_assign(__global uchar *x, ulong x_at, __global const uchar *y, ulong y_at, ulong n) {
     const size_t i = get_global_id(0);
-    if (i < n) FLOATS(x, x_at)[i] += CONST_FLOATS(y, y_at)[i];
+    if (i < n) VALUES(x, x_at)[i] += CONST_VALUES(y, y_at)[i];
 }
 
 /* x[r,:] += bias. A work-item for each element. */
@@ -83,40 +93,40 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void scale(__global uch
     if (i < n) FLOATS(x, x_at)[i] *= v;
 }
 
-/* a = a * sigmoid(a) * b. A work-item for each element. */
+/* a = a * sigmoid(a) * b. Work-items as in add_assign(). */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 silu_mul(__global uchar *a, ulong a_at, __global const uchar *b, ulong b_at, ulong n) {
     const size_t i = get_global_id(0);
     if (i >= n) return;
-    __global float *p = FLOATS(a, a_at) + i;
-    const float v = *p;
-    *p = v / (1.0f + exp(-v)) * CONST_FLOATS(b, b_at)[i];
+    __global values *p = VALUES(a, a_at) + i;
+    const values v = *p;
+    *p = v / (1.0f + exp(-v)) * CONST_VALUES(b, b_at)[i];
 }
 
-/* a = gelu(a) * b in its tanh form. A work-item for each element. */
+/* a = gelu(a) * b in its tanh form. Work-items as in add_assign(). */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 gelu_mul(__global uchar *a, ulong a_at, __global const uchar *b, ulong b_at, ulong n) {
     const size_t i = get_global_id(0);
     if (i >= n) return;
-    __global float *p = FLOATS(a, a_at) + i;
-    const float v = *p, u = 0.79788456f * (v + 0.044715f * v * v * v);
-    *p = v / (1.0f + exp(-2.0f * u)) * CONST_FLOATS(b, b_at)[i];
+    __global values *p = VALUES(a, a_at) + i;
+    const values v = *p, u = 0.79788456f * (v + 0.044715f * v * v * v);
+    *p = v / (1.0f + exp(-2.0f * u)) * CONST_VALUES(b, b_at)[i];
 }
 
-/* a *= b. A work-item for each element. */
+/* a *= b. Work-items as in add_assign(). */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 multiply(__global uchar *a, ulong a_at, __global const uchar *b, ulong b_at, ulong n) {
     const size_t i = get_global_id(0);
-    if (i < n) FLOATS(a, a_at)[i] *= CONST_FLOATS(b, b_at)[i];
+    if (i < n) VALUES(a, a_at)[i] *= CONST_VALUES(b, b_at)[i];
 }
 
-/* a = sigmoid(a) * b. A work-item for each element. */
+/* a = sigmoid(a) * b. Work-items as in add_assign(). */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 sigmoid_mul(__global uchar *a, ulong a_at, __global const uchar *b, ulong b_at, ulong n) {
     const size_t i = get_global_id(0);
     if (i >= n) return;
-    __global float *p = FLOATS(a, a_at) + i;
-    *p = CONST_FLOATS(b, b_at)[i] / (1.0f + exp(-*p));
+    __global values *p = VALUES(a, a_at) + i;
+    *p = CONST_VALUES(b, b_at)[i] / (1.0f + exp(-*p));
 }
 
 /* x = cap * tanh(x / cap). A work-item for each element. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the best of a row of logits, in descending order; of equal values the lower id comes first.
- * Chunks of the row are sorted as candidates. Then JOINED sorted lists at a time are merged until
- * one is left. */
+/* Finds the best of each row of logits, in descending order; of equal values the lower id comes
+ * first. Chunks of a row are sorted as candidates. Then JOINED sorted lists at a time are merged
+ * until one is left. Dimension 1 is the rows. */
 
 #include "candidate.cl"
 
@@ -33,32 +33,35 @@ static inline void sort_from(__local ulong *list, uint n, uint sorted) {
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-/* Sorts each work-group's CHUNK of row[0..n) to list `group`. bad[group]: the first id whose value
- * is NaN or +Inf, else ~0. */
+/* Sorts each work-group's CHUNK of a row [n] to list [row][group]. bad[row][group]: the first id
+ * whose value is NaN or +Inf, else ~0. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 sort_chunks(__global uchar *lists, ulong lists_at, __global uchar *bad, ulong bad_at,
-            __global const uchar *row, ulong row_at, uint n) {
+            __global const uchar *rows, ulong rows_at, uint n) {
     __local ulong list[CHUNK];
     __local uint first_bad;
     const uint begin = get_group_id(0) * CHUNK;
+    const ulong number = get_group_id(1) * get_num_groups(0) + get_group_id(0);
+    __global const float *row = (__global const float *)(rows + rows_at) + get_group_id(1) * n;
     if (get_local_id(0) == 0) first_bad = ~0u;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint i = get_local_id(0); i < CHUNK; i += WG) {
         const uint id = begin + i;
-        const float v = id < n ? ((__global const float *)(row + row_at))[id] : -INFINITY;
+        const float v = id < n ? row[id] : -INFINITY;
         if (isnan(v) || v == INFINITY) atomic_min(&first_bad, id);
         list[i] = isfinite(v) ? candidate(v, id) : 0;
     }
     sort_from(list, CHUNK, 1);
-    __global ulong *to = (__global ulong *)(lists + lists_at) + (ulong)get_group_id(0) * RETAINED;
+    __global ulong *to = (__global ulong *)(lists + lists_at) + number * RETAINED;
     for (uint i = get_local_id(0); i < RETAINED; i += WG) to[i] = list[i];
-    if (get_local_id(0) == 0) ((__global uint *)(bad + bad_at))[get_group_id(0)] = first_bad;
+    if (get_local_id(0) == 0) ((__global uint *)(bad + bad_at))[number] = first_bad;
 }
 
-/* Merges JOINED lists into the first of them. `apart` is the stride of the lists. */
+/* Merges JOINED lists of a row into the first of them. `apart` is the stride of the lists. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 join_lists(__global uchar *lists_base, ulong lists_at, uint n_lists, uint apart) {
-    __global ulong *lists = (__global ulong *)(lists_base + lists_at);
+    __global ulong *lists =
+        (__global ulong *)(lists_base + lists_at) + get_group_id(1) * n_lists * RETAINED;
     __local ulong list[JOINED * RETAINED];
     const uint first = get_group_id(0) * JOINED * apart;
     for (uint i = get_local_id(0); i < JOINED * RETAINED; i += WG) {
@@ -72,26 +75,27 @@ join_lists(__global uchar *lists_base, ulong lists_at, uint n_lists, uint apart)
         lists[(ulong)first * RETAINED + i] = list[i];
 }
 
-/* Writes the result for the host: out[0] is the first bad id, out[1] is unused, then come the
- * values of n_ids ids, then, from the next even word on, the k best. One work-group. */
+/* Writes a row's result for the host: out[0] is the first bad id, out[1] is unused, then come the
+ * values of the row's n_ids ids, an even number, then the k best. One work-group for each row. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 take_best(__global uchar *out_base, ulong out_at, __global const uchar *lists, ulong lists_at,
-          __global const uchar *bad, ulong bad_at, uint n_lists, __global const uchar *row,
-          ulong row_at, __global const uchar *ids, ulong ids_at, uint n_ids, uint k) {
-    __global uint *out = (__global uint *)(out_base + out_at);
+          __global const uchar *bad, ulong bad_at, uint n_lists, __global const uchar *rows,
+          ulong rows_at, uint n, __global const uchar *ids, ulong ids_at, uint n_ids, uint k) {
+    const ulong r = get_group_id(1);
+    __global uint *out = (__global uint *)(out_base + out_at) + r * (2 + n_ids + 2 * k);
+    __global const uint *row = (__global const uint *)(rows + rows_at) + r * n;
     __local uint first_bad;
     if (get_local_id(0) == 0) first_bad = ~0u;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint i = get_local_id(0); i < n_lists; i += WG) {
-        atomic_min(&first_bad, ((__global const uint *)(bad + bad_at))[i]);
+        atomic_min(&first_bad, ((__global const uint *)(bad + bad_at))[r * n_lists + i]);
     }
     for (uint i = get_local_id(0); i < n_ids; i += WG) {
-        const uint id = ((__global const uint *)(ids + ids_at))[i];
-        out[2 + i] = ((__global const uint *)(row + row_at))[id];
+        out[2 + i] = row[((__global const uint *)(ids + ids_at))[r * n_ids + i]];
     }
-    __global ulong *best = (__global ulong *)(out + 2 + (n_ids + 1) / 2 * 2);
+    __global ulong *best = (__global ulong *)(out + 2 + n_ids);
     for (uint i = get_local_id(0); i < k; i += WG) {
-        best[i] = ((__global const ulong *)(lists + lists_at))[i];
+        best[i] = ((__global const ulong *)(lists + lists_at))[r * n_lists * RETAINED + i];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (get_local_id(0) == 0) out[0] = first_bad;
