@@ -29,9 +29,9 @@ _FORKED = (
 class Job(Generic[T]):
     """A call on the engine's thread."""
 
-    def __init__(self, function: Callable[[], T], sessions: Sequence[Any]) -> None:
+    def __init__(self, function: Callable[[], T], sessions: Sequence[Handle]) -> None:
         self._function = function
-        self._sessions = sessions  # ag_session pointers, which cancel() cancels
+        self._sessions = sessions  # cancel() cancels them
         self._lock = threading.Lock()
         self._running = False
         self._done = threading.Lock()
@@ -59,6 +59,7 @@ class Job(Generic[T]):
         self._function = None  # type: ignore[assignment]
         with self._lock:
             self.finished = True
+            self._sessions = ()
             listener = self._listener
         self._done.release()
         if listener:
@@ -69,7 +70,7 @@ class Job(Generic[T]):
         # call that sees it consumes no token.
         for session in self._sessions:
             error = ffi.new("ag_error *")
-            lib.ag_session_prefill(session, ffi.new("int32_t[1]"), 1, ffi.NULL, ffi.NULL, error)
+            lib.ag_session_prefill(session.pointer, ffi.new("int32_t[1]"), 1, ffi.NULL, ffi.NULL, error)
 
     def cancel(self) -> None:
         """Cancel the call: it ends within one layer. A call that waits does not begin."""
@@ -79,7 +80,7 @@ class Job(Generic[T]):
             self.cancelled = True
             if self._running:
                 for session in self._sessions:
-                    lib.ag_session_cancel(session)
+                    lib.ag_session_cancel(session.pointer)
 
     def when_finished(self, listener: Callable[[], None]) -> None:
         """Call `listener` once the call has ended, on the engine's thread or at once."""
@@ -147,15 +148,15 @@ class Engine:
                 "called from a callback of the model: a callback must not use its model or sessions"
             )
 
-    def submit(self, function: Callable[[], T], sessions: Sequence[Any] = ()) -> Job[T]:
-        """Run a call after those before it."""
+    def submit(self, function: Callable[[], T], sessions: Sequence[Handle] = ()) -> Job[T]:
+        """Run a call after those before it. A function that uses an object of the library holds its Handle."""
         self.check()
         job = Job(function, sessions)
         self._current = weakref.ref(job)
         self._jobs.put(job)
         return job
 
-    def run(self, function: Callable[[], T], sessions: Sequence[Any] = ()) -> T:
+    def run(self, function: Callable[[], T], sessions: Sequence[Handle] = ()) -> T:
         """Run a call and wait for its result."""
         return self.submit(function, sessions).wait()
 
@@ -189,13 +190,17 @@ def _stop_engines() -> None:
 
 
 class Handle:
-    """Owns an object of the library. Its parents are destroyed after it."""
+    """Owns an object of the library. Its parents are destroyed after it.
+
+    A call that waits for the engine holds the Handle, not the pointer: close() on another thread then
+    destroys the object after the call.
+    """
 
     def __init__(self, engine: Engine, pointer: Any, destroy: Any, parent: Handle | None = None):
         self.engine = engine
         self.pointer = pointer
         self._destroy = destroy
-        self._parent = parent
+        self.parent = parent
 
     def __del__(self) -> None:
         pointer, destroy = self.pointer, self._destroy

@@ -14,6 +14,7 @@ import pytest
 from conftest import DEMO, ids_of
 
 import libantigravity as ag
+from libantigravity._native import lib
 
 
 def interrupt_after(seconds):
@@ -75,6 +76,90 @@ def test_threads_take_turns(model):
         t.join()
     assert not failures
     assert set(texts.values()) == {want}
+
+
+def watch_end(handle, destroy):
+    """Return a list that gets an item when the object of a handle is destroyed."""
+    ends = []
+
+    def watched(pointer):
+        ends.append(True)
+        destroy(pointer)
+
+    handle._destroy = watched
+    return ends
+
+
+def close_before_calls(monkeypatch, engine, closed, ends):
+    """Close an object before each call that is submitted, as another thread may."""
+    submit = engine.submit
+
+    def close_and_submit(function, *arguments):
+        closed.close()
+        submit(lambda: None).wait()  # the object would be destroyed before this call
+        assert not ends, "destroyed before the call that uses it"
+        return submit(function, *arguments)
+
+    monkeypatch.setattr(engine, "submit", close_and_submit)
+
+
+CALLS = {
+    "prefill": lambda s, path: s.prefill([5, 6]),
+    "decode": lambda s, path: s.decode(5),
+    "score": lambda s, path: s.score([5, 6]),
+    "generate": lambda s, path: s.generate("a", max_tokens=2).text(),
+    "truncate": lambda s, path: s.truncate(1),
+    "reset": lambda s, path: s.reset(),
+    "begin_turn": lambda s, path: s.begin_turn(),
+    "logits": lambda s, path: s.logits.copy(),
+    "position": lambda s, path: s.position,
+    "fork": lambda s, path: s.fork(),
+    "save": lambda s, path: s.save(path / "s.kv"),
+    "kv": lambda s, path: s.kv(0),
+    "step": lambda s, path: s._model.step([(s, [5, 6], "none")]),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_session_that_another_thread_closes_lives_until_its_call_ends(model, monkeypatch, tmp_path, name):
+    session = model.session()
+    session.prefill([7, 8, 9])
+    ends = watch_end(session._handle, lib.ag_session_destroy)
+    close_before_calls(monkeypatch, model._engine, session, ends)
+    try:
+        CALLS[name](session, tmp_path)
+    except ag.InvalidError as e:
+        assert "the session is closed" in str(e)  # prefill and decode read the logits after their call
+    monkeypatch.undo()
+    model._engine.run(lambda: None)
+    assert ends, "a closed session is not freed"
+
+
+def test_model_that_another_thread_closes_lives_until_its_sessions_end(monkeypatch):
+    closing = ag.Model(DEMO)
+    ends = watch_end(closing._handle, lib.ag_model_destroy)
+    close_before_calls(monkeypatch, closing._engine, closing, ends)
+    session = closing.session()
+    monkeypatch.undo()
+    fork = session.fork()
+    session.close()
+    closing._engine.run(lambda: None)
+    assert not ends
+    fork.prefill([5, 6])
+    with pytest.raises(ag.InvalidError, match="the model is closed"):
+        closing.generate("a")
+
+
+def test_model_that_is_closed_during_a_generation_is_freed():
+    closing = ag.Model(DEMO)
+    ends = watch_end(closing._handle, lib.ag_model_destroy)
+    generation = closing.generate("Once upon a time", max_tokens=5)
+    closing.close()
+    assert generation.text()
+    del generation
+    closing._engine.run(lambda: None)
+    closing._engine.run(lambda: None)
+    assert ends
 
 
 def test_other_threads_run_while_the_model_computes(slow):
