@@ -88,7 +88,9 @@ class Generation(Iterator[str]):
         self._ids: list[int] = []
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         out, ids, handle = self._queue, self._ids, request.session._open()
-        self._job = request.session._engine.submit(lambda: _generate(request, handle, out, ids), (handle,))
+        self._job = request.session._engine.submit(
+            lambda: _generate(request, handle, out, ids), (handle,), lambda result: result.finish == "cancelled"
+        )
 
         def end() -> None:
             out.put(None)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from . import errors, stats
-from ._engine import Handle, Job
+from ._engine import Handle, Job, clear_cancellation
 from ._native import IdBuffer, Progress, call, check, choice, create, dtype, ffi, ids_array, lib, make_progress
 from .generation import Generation, Request
 from .policy import Policy, make_table, policy_names
@@ -137,6 +137,8 @@ class Session:
 
         Call it on the engine's thread. An exception of the policy is raised in place of the library's.
         """
+        if handle.is_cancelled:
+            clear_cancellation(handle)
         try:
             result = function(handle.pointer)
         except errors.CancelledError:
@@ -444,6 +446,9 @@ def run_step(model: Model, items: Iterable[StepItem | tuple[Any, ...]]) -> list[
         hidden_rows.append(hidden[0])
 
     def run() -> None:
+        for handle in handles:
+            if handle.is_cancelled:
+                clear_cancellation(handle)
         try:
             call(lib.ag_session_step, c_items, len(parts))
         finally:

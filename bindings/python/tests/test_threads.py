@@ -14,6 +14,7 @@ import pytest
 from conftest import DEMO, ids_of
 
 import libantigravity as ag
+from libantigravity._engine import Job
 from libantigravity._native import lib
 
 
@@ -76,6 +77,61 @@ def test_threads_take_turns(model):
         t.join()
     assert not failures
     assert set(texts.values()) == {want}
+
+
+def test_closing_a_generation_consumes_no_token_of_its_own(model):
+    session = model.session(kv_policy="streaming", kv_budget=256)
+    generation = session.generate("Once upon a time", max_tokens=-1, ignore_eos=True, seed=1)
+    next(generation)
+    generation.close()
+    assert session.position == len(session.tokens)
+    session.decode(5)
+    assert session.position == len(session.tokens)
+
+
+class LockThatCancels:
+    """A lock of a job. Cancels the job when it is released for the n-th time."""
+
+    def __init__(self, job, n):
+        self.job, self.n, self.lock = job, n, job._lock
+
+    def __enter__(self):
+        self.lock.acquire()
+
+    def __exit__(self, *_):
+        self.lock.release()
+        self.n -= 1
+        if self.n == 0:
+            self.job.cancel()
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_cancelling_a_call_that_ends_consumes_no_token(model, n):
+    session = model.session()
+    session.prefill([7, 8])
+    handle = session._handle
+    job = Job(lambda: lib.ag_session_truncate(handle.pointer, 2, ag._native.ffi.NULL), [handle], lambda _: False)
+    job._lock = LockThatCancels(job, n)  # 1: the call has begun; 2: it has ended
+    model._engine.run(job.run)
+    assert job.cancelled
+    assert session.position == 2
+    session.decode(5)  # the cancellation is gone
+    assert session.position == 3
+
+
+def test_cancelling_the_last_call_of_a_full_session_does_not_end_the_next(model):
+    session = model.session(max_seq_len=16)
+    session.prefill(ids_of(15))
+
+    def decode_and_cancel(pointer):
+        assert lib.ag_session_decode(pointer, 5, ag._native.ffi.NULL) == 0
+        session.cancel()
+
+    session._run(decode_and_cancel, [5])
+    assert session.position == 16
+    session.truncate(8)
+    session.decode(5)
+    assert session.position == 9
 
 
 def watch_end(handle, destroy):
