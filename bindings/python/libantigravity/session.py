@@ -13,7 +13,7 @@ from . import errors, stats
 from ._engine import Handle, Job, clear_cancellation
 from ._native import IdBuffer, Progress, call, check, choice, create, dtype, ffi, ids_array, lib, make_progress
 from .generation import Generation, Request
-from .policy import Policy, make_table, policy_names
+from .policy import Policy, forget_failure, make_table, policy_names, raise_failure
 
 if TYPE_CHECKING:
     from ._arrays import Floats
@@ -97,6 +97,26 @@ def session_params(p: SessionParams) -> tuple[Any, Any]:
     return c, table
 
 
+def run_with_policies(handles: Sequence[Handle], function: Callable[[], T]) -> T:
+    """Run a function that consumes tokens of sessions, on the engine's thread.
+
+    An exception of a policy is raised in place of the library's, and also if the function succeeds.
+    """
+    for handle in handles:
+        if handle.is_cancelled:
+            clear_cancellation(handle)
+    forget_failure()
+    try:
+        result = function()
+    except errors.CancelledError:
+        raise
+    except errors.Error:
+        raise_failure()
+        raise
+    raise_failure()
+    return result
+
+
 class Session:
     """One text in a KV cache. `Model.session` creates it.
 
@@ -128,28 +148,15 @@ class Session:
         del self._ids[lib.ag_session_position(handle.pointer) :]
         self._unfed = None
 
-    def _raise_failure(self) -> None:
-        if self._table is not None:
-            self._table.raise_failure()
-
     def _consume(self, handle: Handle, function: Callable[[Any], T], new: Callable[[], Sequence[int]]) -> T:
         """Run a function of the session that consumes tokens. `new` returns those that it may have consumed.
 
-        Call it on the engine's thread. An exception of the policy is raised in place of the library's.
+        Call it on the engine's thread.
         """
-        if handle.is_cancelled:
-            clear_cancellation(handle)
         try:
-            result = function(handle.pointer)
-        except errors.CancelledError:
-            raise
-        except errors.Error:
-            self._raise_failure()
-            raise
+            return run_with_policies([handle], lambda: function(handle.pointer))
         finally:
             self._note_consumed(handle, new())
-        self._raise_failure()
-        return result
 
     def _run(self, function: Callable[[Any], T], new: Sequence[int] = ()) -> T:
         handle = self._open()
@@ -446,16 +453,11 @@ def run_step(model: Model, items: Iterable[StepItem | tuple[Any, ...]]) -> list[
         hidden_rows.append(hidden[0])
 
     def run() -> None:
-        for handle in handles:
-            if handle.is_cancelled:
-                clear_cancellation(handle)
         try:
-            call(lib.ag_session_step, c_items, len(parts))
+            run_with_policies(handles, lambda: call(lib.ag_session_step, c_items, len(parts)))
         finally:
             for part, handle in zip(parts, handles, strict=True):
                 part.session._note_consumed(handle, part.tokens)
-        for part in parts:
-            part.session._raise_failure()
 
     model._engine.run(run, handles)
     results = []
