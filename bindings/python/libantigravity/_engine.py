@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from . import errors
-from ._native import ffi, lib
+from ._native import ffi, lib, text_of
 
 T = TypeVar("T")
 
@@ -26,14 +26,34 @@ _FORKED = (
 )
 
 
+@ffi.callback("bool(void *, size_t, const float *)", error=False)
+def _reject_row(_user: Any, _i: int, _row: Any) -> bool:
+    return False
+
+
+def clear_cancellation(session: Handle) -> None:
+    """Clear a cancellation that a call ended without seeing: it would end the session's next call.
+
+    The call consumes no token: the cancellation ends it, or else its callback. A session that is full
+    retains its cancellation, and its next call tries again.
+    """
+    error = ffi.new("ag_error *")
+    lib.ag_session_score(session.pointer, ffi.new("int32_t[1]"), 1, _reject_row, ffi.NULL, error)
+    session.is_cancelled = text_of(lib.ag_status_name(error.status)) != errors.CancelledError.status
+
+
 class Job(Generic[T]):
     """A call on the engine's thread."""
 
-    def __init__(self, function: Callable[[], T], sessions: Sequence[Any]) -> None:
+    def __init__(
+        self, function: Callable[[], T], sessions: Sequence[Handle], saw_cancellation: Callable[[T], bool]
+    ) -> None:
         self._function = function
-        self._sessions = sessions  # ag_session pointers, which cancel() cancels
+        self._sessions = sessions[:1]  # cancel() cancels it; a step ends if one of its sessions is cancelled
+        self._saw_cancellation = saw_cancellation
         self._lock = threading.Lock()
         self._running = False
+        self._sent = False  # whether the library has got the cancellation
         self._done = threading.Lock()
         self._done.acquire()
         self._result: T | None = None
@@ -45,31 +65,31 @@ class Job(Generic[T]):
     def run(self) -> None:
         """Run the call on the engine's thread."""
         with self._lock:
-            self._running = not self.cancelled
+            begins = self._running = not self.cancelled
         try:
-            if self.cancelled:
+            if not begins:
                 raise errors.CancelledError("cancelled before the call began")
             self._result = self._function()
         except BaseException as e:
             self._error = e
         with self._lock:
             self._running = False
-        if self.cancelled and not isinstance(self._error, errors.CancelledError):
-            self._clear_cancellation()
+        if self._sent and not self._has_seen_cancellation():
+            for session in self._sessions:
+                clear_cancellation(session)
         self._function = None  # type: ignore[assignment]
         with self._lock:
             self.finished = True
+            self._sessions = ()
             listener = self._listener
         self._done.release()
         if listener:
             listener()
 
-    def _clear_cancellation(self) -> None:
-        # The call ended before it saw the cancellation, which would end the session's next call. A
-        # call that sees it consumes no token.
-        for session in self._sessions:
-            error = ffi.new("ag_error *")
-            lib.ag_session_prefill(session, ffi.new("int32_t[1]"), 1, ffi.NULL, ffi.NULL, error)
+    def _has_seen_cancellation(self) -> bool:
+        if self._error is not None:
+            return isinstance(self._error, errors.CancelledError)
+        return self._saw_cancellation(self._result)  # type: ignore[arg-type]
 
     def cancel(self) -> None:
         """Cancel the call: it ends within one layer. A call that waits does not begin."""
@@ -78,8 +98,9 @@ class Job(Generic[T]):
                 return
             self.cancelled = True
             if self._running:
+                self._sent = True
                 for session in self._sessions:
-                    lib.ag_session_cancel(session)
+                    lib.ag_session_cancel(session.pointer)
 
     def when_finished(self, listener: Callable[[], None]) -> None:
         """Call `listener` once the call has ended, on the engine's thread or at once."""
@@ -147,22 +168,30 @@ class Engine:
                 "called from a callback of the model: a callback must not use its model or sessions"
             )
 
-    def submit(self, function: Callable[[], T], sessions: Sequence[Any] = ()) -> Job[T]:
-        """Run a call after those before it."""
+    def submit(
+        self,
+        function: Callable[[], T],
+        sessions: Sequence[Handle] = (),
+        saw_cancellation: Callable[[T], bool] = lambda _: False,
+    ) -> Job[T]:
+        """Run a call after those before it. A function that uses an object of the library holds its Handle.
+
+        saw_cancellation(result) returns whether the call ended because it was cancelled.
+        """
         self.check()
-        job = Job(function, sessions)
+        job = Job(function, sessions, saw_cancellation)
         self._current = weakref.ref(job)
         self._jobs.put(job)
         return job
 
-    def run(self, function: Callable[[], T], sessions: Sequence[Any] = ()) -> T:
+    def run(self, function: Callable[[], T], sessions: Sequence[Handle] = ()) -> T:
         """Run a call and wait for its result."""
         return self.submit(function, sessions).wait()
 
     def post(self, function: Callable[[], Any]) -> None:
         """Run a call that nobody waits for, such as a destructor. Any thread may post at any time."""
         if os.getpid() == self._pid:
-            self._jobs.put(Job(function, ()))
+            self._jobs.put(Job(function, (), lambda _: False))
 
     def stop(self) -> None:
         """Cancel the newest call, let the others end and end the thread."""
@@ -189,13 +218,18 @@ def _stop_engines() -> None:
 
 
 class Handle:
-    """Owns an object of the library. Its parents are destroyed after it."""
+    """Owns an object of the library. Its parents are destroyed after it.
+
+    A call that waits for the engine holds the Handle, not the pointer: close() on another thread then
+    destroys the object after the call.
+    """
 
     def __init__(self, engine: Engine, pointer: Any, destroy: Any, parent: Handle | None = None):
         self.engine = engine
         self.pointer = pointer
         self._destroy = destroy
-        self._parent = parent
+        self.parent = parent
+        self.is_cancelled = False  # of a session: a cancellation is pending
 
     def __del__(self) -> None:
         pointer, destroy = self.pointer, self._destroy

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import stats
+from ._engine import Handle
 from ._native import call, ffi, ids_array, lib
 
 if TYPE_CHECKING:
     from .session import Session
 
-Prepare = Callable[[], Sequence[int]]
+Prepare = Callable[[Any], Sequence[int]]  # gets the ag_session
 
 
 class Request:
@@ -42,9 +43,9 @@ class Request:
         self.keep_alive = keep_alive
 
 
-def _generate(request: Request, out: queue.SimpleQueue[Any], ids: list[int]) -> stats.GenerationStats:
+def _generate(request: Request, handle: Handle, out: queue.SimpleQueue[Any], ids: list[int]) -> stats.GenerationStats:
     """Run a generation on the engine's thread."""
-    session, pointer = request.session, request.session._pointer
+    session = request.session
     result = ffi.new("ag_generate_stats *")
     params = ffi.new("ag_generate_params *")
     params[0] = lib.ag_generate_defaults()
@@ -64,10 +65,11 @@ def _generate(request: Request, out: queue.SimpleQueue[Any], ids: list[int]) -> 
     params.keep_special = request.keep_special
     params.on_token = on_token
 
-    prompt = list(request.prompt())
+    prompt = list(request.prompt(handle.pointer))
     array = ids_array(prompt)
     session._consume(
-        lambda: call(lib.ag_session_generate, pointer, array, len(prompt), params, result),
+        handle,
+        lambda s: call(lib.ag_session_generate, s, array, len(prompt), params, result),
         lambda: prompt + ids,
     )
     session._unfed = result.last_id if result.last_id >= 0 else None
@@ -85,8 +87,10 @@ class Generation(Iterator[str]):
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._ids: list[int] = []
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        out, ids = self._queue, self._ids
-        self._job = request.session._engine.submit(lambda: _generate(request, out, ids), (request.session._pointer,))
+        out, ids, handle = self._queue, self._ids, request.session._open()
+        self._job = request.session._engine.submit(
+            lambda: _generate(request, handle, out, ids), (handle,), lambda result: result.finish == "cancelled"
+        )
 
         def end() -> None:
             out.put(None)

@@ -7,6 +7,7 @@ Programs for llama-cpp-python replace `from llama_cpp import Llama` by
 
 from __future__ import annotations
 
+import dataclasses
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -80,6 +81,7 @@ class Llama:
             chat_template=None if chat_format is None else template_of(chat_format),
         )
         self._n_ctx = n_ctx or self._model.info.max_positions
+        self._model._session_params = dataclasses.replace(params, max_seq_len=self._n_ctx)
         self._seed = None if seed == _RANDOM_SEED else seed
 
     def _sampling(self, options: Mapping[str, Any], seed: int | None, repeat_penalty: float) -> dict[str, Any]:

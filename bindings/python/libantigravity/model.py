@@ -95,7 +95,7 @@ class Model:
         self._engine = Engine()
         self._handle: Handle | None
         self._backend, self._handle = _load(self._engine, self.path, params, model_params, progress)
-        self.info = stats.model_info(lib.ag_model_get_info(self._pointer))
+        self.info = stats.model_info(lib.ag_model_get_info(self._open().pointer))
         self._tokenizer = self._load_tokenizer()
         self._sampling = sampling.recommended(self.path)
         self._format: Any = None
@@ -114,14 +114,12 @@ class Model:
 
     # ---- objects of the library ----
 
-    @property
-    def _pointer(self) -> Any:
-        if self._handle is None:
+    def _open(self) -> Handle:
+        """Return the model's handle, which a call holds until its end."""
+        handle = self._handle
+        if handle is None:
             raise errors.InvalidError("the model is closed")
-        return self._handle.pointer
-
-    def _session_handle(self, pointer: Any) -> Handle:
-        return Handle(self._engine, pointer, lib.ag_session_destroy, self._handle)
+        return handle
 
     def _need_tokenizer(self) -> Any:
         if self._tokenizer == ffi.NULL:
@@ -203,10 +201,10 @@ class Model:
             return create_session(self, self._session_params)
 
     def _give_back(self, session: Session) -> None:
-        if not self._free_sessions:
+        if not self._free_sessions and self._handle is not None:
             self._free_sessions.append(session)
 
-    def _rewinder(self, session: Session, ids: list[int]) -> Callable[[], Sequence[int]]:
+    def _rewinder(self, session: Session, ids: list[int]) -> Callable[[Any], Sequence[int]]:
         """Return a function that prepares a session for a prompt and returns what it must consume.
 
         A prompt that continues the last one, as the next turn of a chat does, keeps its tokens in the
@@ -214,13 +212,12 @@ class Model:
         among others differs by rounding.
         """
 
-        def rewind() -> Sequence[int]:
+        def rewind(pointer: Any) -> Sequence[int]:
             common, end = 0, min(len(session._ids), len(ids) - 1)
             while common < end and session._ids[common] == ids[common]:
                 common += 1
             if common < session._prompt_end:
                 common = 0
-            pointer = session._pointer
             try:
                 call(lib.ag_session_truncate, pointer, common)
             except errors.InvalidError:
@@ -382,8 +379,8 @@ class Model:
 
     def close(self) -> None:
         """Free the model's memory, once no session of it is left."""
-        self._free_sessions.clear()
         self._handle = None
+        self._free_sessions.clear()
 
     def __enter__(self) -> Model:
         return self

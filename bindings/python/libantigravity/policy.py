@@ -8,6 +8,7 @@ the call only: a policy that keeps one fails, and must keep a copy.
 
 from __future__ import annotations
 
+import threading
 import traceback
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -235,12 +236,32 @@ class Policy:
 _FROM_KEYS = ("keys", "chunk")
 
 
+class _Failure(threading.local):
+    """The first exception of a policy in the call that runs on this engine's thread."""
+
+    error: errors.PolicyError | None = None
+
+
+_failure = _Failure()
+
+
+def forget_failure() -> None:
+    """Begin a call: exceptions of calls before it do not count."""
+    _failure.error = None
+
+
+def raise_failure() -> None:
+    """Raise the first exception of a policy in this call, if there is one."""
+    error, _failure.error = _failure.error, None
+    if error is not None:
+        raise error
+
+
 class _Table:
-    """The ag_eviction_policy of a Policy, and its first exception."""
+    """The ag_eviction_policy of a Policy."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        self.failure: BaseException | None = None
         self._handle = ffi.new_handle(self)
         kind = type(policy)
         self.name = policy.name or kind.__name__
@@ -274,17 +295,13 @@ class _Table:
         except BaseException as e:
             traceback.clear_frames(e.__traceback__)
             lease.end()
-            self.failure = self.failure or e
-            error.status = lib.AG_INVALID
             text = f"eviction policy {self.name}: {type(e).__name__}: {e}"
+            if _failure.error is None:
+                _failure.error = errors.PolicyError(text)
+                _failure.error.__cause__ = e
+            error.status = lib.AG_INVALID
             ffi.memmove(error.msg, text.encode()[:487].ljust(488, b"\0"), 488)
             return int(lib.AG_INVALID)
-
-    def raise_failure(self) -> None:
-        """Raise the exception of the policy's last calls, if there is one."""
-        failure, self.failure = self.failure, None
-        if failure is not None:
-            raise errors.PolicyError(f"eviction policy {self.name}: {type(failure).__name__}: {failure}") from failure
 
 
 def _store_importance(policy: Policy, layer: KeysLayer, c: Any) -> None:

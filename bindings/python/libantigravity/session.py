@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from . import errors, stats
-from ._engine import Handle, Job
+from ._engine import Handle, Job, clear_cancellation
 from ._native import IdBuffer, Progress, call, check, choice, create, dtype, ffi, ids_array, lib, make_progress
 from .generation import Generation, Request
-from .policy import Policy, make_table, policy_names
+from .policy import Policy, forget_failure, make_table, policy_names, raise_failure
 
 if TYPE_CHECKING:
     from ._arrays import Floats
@@ -97,6 +97,26 @@ def session_params(p: SessionParams) -> tuple[Any, Any]:
     return c, table
 
 
+def run_with_policies(handles: Sequence[Handle], function: Callable[[], T]) -> T:
+    """Run a function that consumes tokens of sessions, on the engine's thread.
+
+    An exception of a policy is raised in place of the library's, and also if the function succeeds.
+    """
+    for handle in handles:
+        if handle.is_cancelled:
+            clear_cancellation(handle)
+    forget_failure()
+    try:
+        result = function()
+    except errors.CancelledError:
+        raise
+    except errors.Error:
+        raise_failure()
+        raise
+    raise_failure()
+    return result
+
+
 class Session:
     """One text in a KV cache. `Model.session` creates it.
 
@@ -115,46 +135,37 @@ class Session:
 
     # ---- calls on the engine's thread ----
 
-    @property
-    def _pointer(self) -> Any:
-        if self._handle is None:
+    def _open(self) -> Handle:
+        """Return the session's handle, which a call holds until its end."""
+        handle = self._handle
+        if handle is None:
             raise errors.InvalidError("the session is closed")
-        return self._handle.pointer
+        return handle
 
-    def _note_consumed(self, new: Sequence[int]) -> None:
+    def _note_consumed(self, handle: Handle, new: Sequence[int]) -> None:
         """Record those of the new tokens that were consumed."""
         self._ids.extend(new)
-        del self._ids[lib.ag_session_position(self._pointer) :]
+        del self._ids[lib.ag_session_position(handle.pointer) :]
         self._unfed = None
 
-    def _raise_failure(self) -> None:
-        if self._table is not None:
-            self._table.raise_failure()
+    def _consume(self, handle: Handle, function: Callable[[Any], T], new: Callable[[], Sequence[int]]) -> T:
+        """Run a function of the session that consumes tokens. `new` returns those that it may have consumed.
 
-    def _consume(self, function: Callable[[], T], new: Callable[[], Sequence[int]]) -> T:
-        """Run a function that consumes tokens. `new` returns those that it may have consumed.
-
-        Call it on the engine's thread. An exception of the policy is raised in place of the library's.
+        Call it on the engine's thread.
         """
         try:
-            result = function()
-        except errors.CancelledError:
-            raise
-        except errors.Error:
-            self._raise_failure()
-            raise
+            return run_with_policies([handle], lambda: function(handle.pointer))
         finally:
-            self._note_consumed(new())
-        self._raise_failure()
-        return result
+            self._note_consumed(handle, new())
 
-    def _run(self, function: Callable[[], T], new: Sequence[int] = ()) -> T:
-        self._job = self._engine.submit(lambda: self._consume(function, lambda: new), (self._pointer,))
-        return self._job.wait()
+    def _run(self, function: Callable[[Any], T], new: Sequence[int] = ()) -> T:
+        handle = self._open()
+        job = self._job = self._engine.submit(lambda: self._consume(handle, function, lambda: new), (handle,))
+        return job.wait()
 
     def _read(self, function: Callable[[Any], T]) -> T:
-        pointer = self._pointer
-        return self._engine.run(lambda: function(pointer))
+        handle = self._open()
+        return self._engine.run(lambda: function(handle.pointer))
 
     # ---- tokens ----
 
@@ -165,10 +176,10 @@ class Session:
         complete chunks stay consumed, and `position` tells how many tokens these are.
         """
         ids = self._model._ids(tokens, bos=not self._ids)
-        c_ids, pointer = ids_array(ids), self._pointer
+        c_ids = ids_array(ids)
         report, failures = make_progress(progress) if progress else (ffi.NULL, [])
 
-        def run() -> None:
+        def run(pointer: Any) -> None:
             try:
                 call(lib.ag_session_prefill, pointer, c_ids, len(ids), report, ffi.NULL)
             finally:
@@ -180,8 +191,7 @@ class Session:
 
     def decode(self, token: int) -> Floats:
         """Consume one token. Return the logits [n_vocab] of the next token."""
-        pointer = self._pointer
-        self._run(lambda: call(lib.ag_session_decode, pointer, token), (token,))
+        self._run(lambda s: call(lib.ag_session_decode, s, token), (token,))
         return self._logits()
 
     def score(self, tokens: str | Sequence[int]) -> Scores:
@@ -195,7 +205,7 @@ class Session:
         from . import _arrays
 
         ids = self._model._ids(tokens, bos=not self._ids)
-        c_ids, pointer, n_vocab = ids_array(ids), self._pointer, self._model.info.n_vocab
+        c_ids, n_vocab = ids_array(ids), self._model.info.n_vocab
         logprobs = np.full(len(ids), np.nan, np.float32)
         is_greedy = np.zeros(len(ids), np.bool_)
 
@@ -209,7 +219,7 @@ class Session:
             enter(i + 1, row)
             return True
 
-        def run() -> None:
+        def run(pointer: Any) -> None:
             before = lib.ag_session_logits(pointer)
             if before != ffi.NULL and ids and 0 <= ids[0] < n_vocab:
                 enter(0, before)
@@ -221,10 +231,11 @@ class Session:
     def _logits(self) -> Floats:
         from . import _arrays
 
-        row = self._read(lib.ag_session_logits)
+        handle = self._open()
+        row = self._engine.run(lambda: lib.ag_session_logits(handle.pointer))
         if row == ffi.NULL:
             raise errors.InvalidError("the session has no logits: it has not consumed a token")
-        return _arrays.read_only(_arrays.view(row, (self._model.info.n_vocab,), keep_alive=self._handle))
+        return _arrays.read_only(_arrays.view(row, (self._model.info.n_vocab,), keep_alive=handle))
 
     @property
     def logits(self) -> Floats:
@@ -266,7 +277,7 @@ class Session:
         ids = model._ids(prompt, bos=not self._ids)
         sampler, constraint = model._make_sampler(response_format, sampling)
 
-        def prompt_ids() -> list[int]:
+        def prompt_ids(_session: Any) -> list[int]:
             return [*([] if self._unfed is None else [self._unfed]), *ids]
 
         return Generation(
@@ -283,13 +294,11 @@ class Session:
 
     def truncate(self, position: int) -> None:
         """Remove the tokens from `position` on."""
-        pointer = self._pointer
-        self._run(lambda: call(lib.ag_session_truncate, pointer, position))
+        self._run(lambda s: call(lib.ag_session_truncate, s, position))
 
     def reset(self) -> None:
         """Remove all tokens."""
-        pointer = self._pointer
-        self._run(lambda: lib.ag_session_reset(pointer))
+        self._run(lib.ag_session_reset)
 
     def cancel(self) -> None:
         """Cancel the call of another thread that is consuming tokens: it raises CancelledError within one
@@ -309,20 +318,20 @@ class Session:
         `eviction` has the eviction fields of SessionParams: the fork then has this policy, from its
         next token on.
         """
-        out = ffi.new("ag_session **")
+        handle, out = self._open(), ffi.new("ag_session **")
         if eviction:
             params, table = eviction_params(SessionParams(**eviction))
         else:
             params, table = None, self._table
 
-        def fork(pointer: Any) -> Handle:
+        def fork() -> Handle:
             if params is None:
-                call(lib.ag_session_fork, pointer, out)
+                call(lib.ag_session_fork, handle.pointer, out)
             else:
-                call(lib.ag_session_fork_with, pointer, params, out)
-            return self._model._session_handle(out[0])
+                call(lib.ag_session_fork_with, handle.pointer, params, out)
+            return Handle(self._engine, out[0], lib.ag_session_destroy, handle.parent)
 
-        return Session(self._model, self._read(fork), table, self._ids)
+        return Session(self._model, self._engine.run(fork), table, self._ids)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the session to a file, which contains the conversation."""
@@ -426,15 +435,15 @@ def run_step(model: Model, items: Iterable[StepItem | tuple[Any, ...]]) -> list[
 
     parts = [StepItem(*item) for item in items]
     c_items = ffi.new("ag_step_item[]", len(parts))
-    pointers = [part.session._pointer for part in parts]
+    handles = [part.session._open() for part in parts]
     alive: list[Any] = []  # memory that the step uses
     all_rows: list[Any] = []
     hidden_rows: list[Any] = []
-    for c, part, pointer in zip(c_items, parts, pointers, strict=True):
+    for c, part, handle in zip(c_items, parts, handles, strict=True):
         n = len(part.tokens)
         ids = ids_array(part.tokens)
         phase = part.phase or ("decode" if n == 1 else "prompt")
-        c.session, c.ids, c.n = pointer, ids, n
+        c.session, c.ids, c.n = handle.pointer, ids, n
         c.phase, c.logits = choice(PHASES, phase, "phase"), choice(ROWS, part.logits, "logits")
         rows = _arrays.row_writer(n, model.info.n_vocab) if part.logits == "all" else (None, ffi.NULL)
         hidden = _arrays.row_writer(n, model.info.hidden_size) if part.hidden else (None, ffi.NULL)
@@ -445,14 +454,12 @@ def run_step(model: Model, items: Iterable[StepItem | tuple[Any, ...]]) -> list[
 
     def run() -> None:
         try:
-            call(lib.ag_session_step, c_items, len(parts))
+            run_with_policies(handles, lambda: call(lib.ag_session_step, c_items, len(parts)))
         finally:
-            for part in parts:
-                part.session._note_consumed(part.tokens)
-        for part in parts:
-            part.session._raise_failure()
+            for part, handle in zip(parts, handles, strict=True):
+                part.session._note_consumed(handle, part.tokens)
 
-    model._engine.run(run, pointers)
+    model._engine.run(run, handles)
     results = []
     for part, rows, hidden in zip(parts, all_rows, hidden_rows, strict=True):
         logits = part.session.logits if part.logits == "last" else rows
@@ -462,9 +469,10 @@ def run_step(model: Model, items: Iterable[StepItem | tuple[Any, ...]]) -> list[
 
 def create_session(model: Model, params: SessionParams) -> Session:
     c, table = session_params(params)
-    pointer = model._pointer
+    parent = model._open()
 
     def make() -> Handle:
-        return model._session_handle(create(lib.ag_session_create, "ag_session", pointer, c))
+        pointer = create(lib.ag_session_create, "ag_session", parent.pointer, c)
+        return Handle(model._engine, pointer, lib.ag_session_destroy, parent)
 
     return Session(model, model._engine.run(make), table)

@@ -5,7 +5,7 @@ import inspect
 import json
 
 import pytest
-from conftest import DEMO
+from conftest import DEMO, GOLDEN_MODELS, ids_of
 
 import libantigravity as ag
 import libantigravity.llama as llama_cpp
@@ -141,7 +141,13 @@ def test_context_window_and_tokens():
     llm.reset()
     with pytest.raises(ag.LimitError, match="1024"):
         llm(list(range(5, 1100)), max_tokens=1)
-    assert Llama(PATH, n_ctx=0).n_ctx() == 2048
+
+
+def test_context_of_0_is_the_trained_length():
+    llm = Llama(str(GOLDEN_MODELS / "gqa-llama3rope-sharded"), n_ctx=0)
+    assert llm.n_ctx() == llm._model.info.max_positions == 512
+    with pytest.raises(ag.LimitError, match="512"):
+        llm(ids_of(513), max_tokens=1)
 
 
 def test_arguments():

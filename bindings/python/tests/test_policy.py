@@ -158,6 +158,50 @@ def test_exception_is_the_error_of_the_call(tiny):
     assert slots_of(tiny, session) == slots_of(tiny, twin)
 
 
+def fail_steps(tiny, session):
+    """Run steps until the policy fails in one, and the step that runs its pending eviction."""
+    errors = []
+    for token in ids_of(30):
+        try:
+            tiny.step([(session, [token], "none")])
+        except ag.PolicyError as e:
+            errors.append(e)
+            if len(errors) == 2:
+                return errors
+    raise AssertionError("the policy did not fail twice")
+
+
+def test_exception_is_the_error_of_the_step(tiny):
+    policy = make_failing(ZeroDivisionError("of mine"))
+    session, other = (tiny.session(kv_policy=policy, **OPTIONS) for _ in range(2))
+    session.prefill(ids_of(60))
+    policy.armed = True
+    errors = fail_steps(tiny, session)
+    assert all(isinstance(e.__cause__, ZeroDivisionError) for e in errors)
+    assert session.position == len(session.tokens)
+    tiny.step([(other, [5, 6], "none")])  # another session of the policy
+    assert other.position == 2
+
+
+def test_exceptions_stay_with_their_model(tiny):
+    policy = make_failing(ZeroDivisionError("of mine"))
+    failing = tiny.session(kv_policy=policy, **OPTIONS)
+    other = ag.Model(tiny.path, weights="f32").session(kv_policy=policy, **OPTIONS)
+    positions = []
+
+    def fail(lease):
+        raise ZeroDivisionError("of mine")
+
+    def fail_and_use_the_other(_pointer):
+        failing._table.run(fail, ag._native.ffi.new("ag_error *"))
+        other.decode(5)  # on its own engine's thread, while this call is running
+        positions.append(other.position)
+
+    with pytest.raises(ag.PolicyError, match="of mine"):
+        failing._run(fail_and_use_the_other)
+    assert positions == [1]
+
+
 @pytest.mark.parametrize(
     ("slots", "message"),
     [

@@ -14,6 +14,8 @@ import pytest
 from conftest import DEMO, ids_of
 
 import libantigravity as ag
+from libantigravity._engine import Job
+from libantigravity._native import lib
 
 
 def interrupt_after(seconds):
@@ -75,6 +77,145 @@ def test_threads_take_turns(model):
         t.join()
     assert not failures
     assert set(texts.values()) == {want}
+
+
+def test_closing_a_generation_consumes_no_token_of_its_own(model):
+    session = model.session(kv_policy="streaming", kv_budget=256)
+    generation = session.generate("Once upon a time", max_tokens=-1, ignore_eos=True, seed=1)
+    next(generation)
+    generation.close()
+    assert session.position == len(session.tokens)
+    session.decode(5)
+    assert session.position == len(session.tokens)
+
+
+class LockThatCancels:
+    """A lock of a job. Cancels the job when it is released for the n-th time."""
+
+    def __init__(self, job, n):
+        self.job, self.n, self.lock = job, n, job._lock
+
+    def __enter__(self):
+        self.lock.acquire()
+
+    def __exit__(self, *_):
+        self.lock.release()
+        self.n -= 1
+        if self.n == 0:
+            self.job.cancel()
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_cancelling_a_call_that_ends_consumes_no_token(model, n):
+    session = model.session()
+    session.prefill([7, 8])
+    handle = session._handle
+    job = Job(lambda: lib.ag_session_truncate(handle.pointer, 2, ag._native.ffi.NULL), [handle], lambda _: False)
+    job._lock = LockThatCancels(job, n)  # 1: the call has begun; 2: it has ended
+    model._engine.run(job.run)
+    assert job.cancelled
+    assert session.position == 2
+    session.decode(5)  # the cancellation is gone
+    assert session.position == 3
+
+
+def test_cancelling_the_last_call_of_a_full_session_does_not_end_the_next(model):
+    session = model.session(max_seq_len=16)
+    session.prefill(ids_of(15))
+
+    def decode_and_cancel(pointer):
+        assert lib.ag_session_decode(pointer, 5, ag._native.ffi.NULL) == 0
+        session.cancel()
+
+    session._run(decode_and_cancel, [5])
+    assert session.position == 16
+    session.truncate(8)
+    session.decode(5)
+    assert session.position == 9
+
+
+def watch_end(handle, destroy):
+    """Return a list that gets an item when the object of a handle is destroyed."""
+    ends = []
+
+    def watched(pointer):
+        ends.append(True)
+        destroy(pointer)
+
+    handle._destroy = watched
+    return ends
+
+
+def close_before_calls(monkeypatch, engine, closed, ends):
+    """Close an object before each call that is submitted, as another thread may."""
+    submit = engine.submit
+
+    def close_and_submit(function, *arguments):
+        closed.close()
+        submit(lambda: None).wait()  # the object would be destroyed before this call
+        assert not ends, "destroyed before the call that uses it"
+        return submit(function, *arguments)
+
+    monkeypatch.setattr(engine, "submit", close_and_submit)
+
+
+CALLS = {
+    "prefill": lambda s, path: s.prefill([5, 6]),
+    "decode": lambda s, path: s.decode(5),
+    "score": lambda s, path: s.score([5, 6]),
+    "generate": lambda s, path: s.generate("a", max_tokens=2).text(),
+    "truncate": lambda s, path: s.truncate(1),
+    "reset": lambda s, path: s.reset(),
+    "begin_turn": lambda s, path: s.begin_turn(),
+    "logits": lambda s, path: s.logits.copy(),
+    "position": lambda s, path: s.position,
+    "fork": lambda s, path: s.fork(),
+    "save": lambda s, path: s.save(path / "s.kv"),
+    "kv": lambda s, path: s.kv(0),
+    "step": lambda s, path: s._model.step([(s, [5, 6], "none")]),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_session_that_another_thread_closes_lives_until_its_call_ends(model, monkeypatch, tmp_path, name):
+    session = model.session()
+    session.prefill([7, 8, 9])
+    ends = watch_end(session._handle, lib.ag_session_destroy)
+    close_before_calls(monkeypatch, model._engine, session, ends)
+    try:
+        CALLS[name](session, tmp_path)
+    except ag.InvalidError as e:
+        assert "the session is closed" in str(e)  # prefill and decode read the logits after their call
+    monkeypatch.undo()
+    model._engine.run(lambda: None)
+    assert ends, "a closed session is not freed"
+
+
+def test_model_that_another_thread_closes_lives_until_its_sessions_end(monkeypatch):
+    closing = ag.Model(DEMO)
+    ends = watch_end(closing._handle, lib.ag_model_destroy)
+    close_before_calls(monkeypatch, closing._engine, closing, ends)
+    session = closing.session()
+    monkeypatch.undo()
+    fork = session.fork()
+    session.close()
+    closing._engine.run(lambda: None)
+    assert not ends
+    fork.prefill([5, 6])
+    with pytest.raises(ag.InvalidError, match="the model is closed"):
+        closing.generate("a")
+
+
+def test_model_that_is_closed_during_a_generation_is_freed():
+    closing = ag.Model(DEMO)
+    ends = watch_end(closing._handle, lib.ag_model_destroy)
+    generation = closing.generate("Once upon a time", max_tokens=5)
+    closing.close()
+    assert generation.text()
+    del generation
+    closing._engine.run(lambda: None)
+    closing._engine.run(lambda: None)
+    assert ends
 
 
 def test_other_threads_run_while_the_model_computes(slow):

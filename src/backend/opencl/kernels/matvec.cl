@@ -59,13 +59,16 @@ typedef struct rounded {
 
 static inline uint pack4(float4 v) { return as_uint(convert_char4_sat_rte(v)); }
 
-/* Rounds a row to steps of largest / 127. A work-item for each block. */
-static inline void round_row(rounded to, __global const float4 *x, uint n_blocks) {
-    for (uint b = get_local_id(0); b < n_blocks; b += MATVEC_WG) {
+/* Rounds X_ROWS rows of n_blocks to steps of largest / 127. Rows past the last one are copies of
+ * it. A work-item for each block. */
+static inline void round_rows(rounded to, __global const float4 *rows, uint n_blocks, uint last) {
+    for (uint b = get_local_id(0); b < X_ROWS * n_blocks; b += MATVEC_WG) {
+        __global const float4 *x =
+            rows + 8 * ((ulong)min(b / n_blocks, last) * n_blocks + b % n_blocks);
         float4 v[8], maxima = 0;
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            v[i] = x[8 * b + i];
+            v[i] = x[i];
             maxima = fmax(maxima, fabs(v[i]));
         }
         const float largest = fmax(fmax(maxima.x, maxima.y), fmax(maxima.z, maxima.w));
@@ -268,10 +271,7 @@ matvec(__global const uchar *x, ulong x_at, uint k, uint m,
 #if INT_DOT
     const uint n_blocks = k / BLOCK;
     const rounded q = {x_bytes, x_bytes + X_ROWS * n_blocks, x_scales};
-    for (uint i = 0; i < X_ROWS; i++) {
-        const rounded row = {q.low + i * n_blocks, q.high + i * n_blocks, q.scale + i * n_blocks};
-        round_row(row, (__global const float4 *)(in + (ulong)min(i, last) * k), n_blocks);
-    }
+    round_rows(q, (__global const float4 *)in, n_blocks, last);
     barrier(CLK_LOCAL_MEM_FENCE);
 #endif
     const uint groups0 = (n0 + GROUP_ROWS - 1) / GROUP_ROWS;
