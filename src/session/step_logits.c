@@ -182,29 +182,28 @@ static ag_status compute_groups(ag_model *m, const ag_step_item *items, size_t n
     return n_rows ? compute_group(m, outputs, rows, n_rows, err) : AG_OK;
 }
 
-/* Delivers the last row of the only item without a copy through the shared rows. */
-static ag_status one_row(const ag_step_item *item, bool computed, ag_error *err) {
+ag_status ag_step_compute_row(const ag_step_item *item, const ag_sequence *seq, ag_error *err) {
     ag_session *s = item->session;
-    const output_row last = {item, item->n - 1};
-    if (!computed) {
-        ag_model *m = s->model;
-        AG_TRY(ag_model_logits(m, &m->hidden, ag_sequence_result(&m->sequences[0], item->n - 1), 1,
-                               &s->logits.row, err));
-        s->logits.location = s->logits.copied ? AG_LOGITS_ON_DEVICE : AG_LOGITS_ON_HOST;
-        if (!s->logits.copied) AG_TRY(ag_buffer_sync(s->logits.owner, err));
-        if (!stays_on_device(item)) AG_TRY(ag_session_fetch_logits(s, err));
-    }
-    return deliver_row(&last, err);
+    AG_TRY(ag_model_logits(s->model, &s->model->hidden, ag_sequence_result(seq, item->n - 1), 1,
+                           &s->logits.row, err));
+    s->logits.location = s->logits.copied ? AG_LOGITS_ON_DEVICE : AG_LOGITS_ON_HOST;
+    if (!s->logits.copied) AG_TRY(ag_buffer_sync(s->logits.owner, err));
+    return stays_on_device(item) ? AG_OK : ag_session_fetch_logits(s, err);
 }
 
 ag_status ag_step_deliver_logits(const ag_step_item *items, size_t n, bool computed,
                                  ag_error *err) {
     const bool one = n == 1 && (items[0].n == 1 || items[0].logits == AG_LOGITS_LAST);
+    const ag_model *m = items[0].session->model;
     size_t n_outputs = 0;
     for (size_t i = 0; i < n; i++) n_outputs += items[i].logits != AG_LOGITS_NONE;
     if (!n_outputs) return AG_OK;
-    if (one) return one_row(&items[0], computed, err);
-    return compute_groups(items[0].session->model, items, n, err);
+    if (!one && !computed) return compute_groups(items[0].session->model, items, n, err);
+    /* without a copy through the shared rows */
+    if (!computed) AG_TRY(ag_step_compute_row(&items[0], &m->sequences[0], err));
+    for (size_t i = 0; i < n; i++)
+        AG_TRY(deliver_row(&(output_row){&items[i], items[i].n - 1}, err));
+    return AG_OK;
 }
 
 /* ---- hidden states ---- */

@@ -178,6 +178,45 @@ static void sessions_and_models_take_turns(void **state) {
     ag_model_destroy(both[1]);
 }
 
+/* Few sessions in one step have a launch each. The third one's policy needs operations. */
+static void few_sessions_of_a_step_have_launches_of_their_own(void **state) {
+    (void)state;
+    enum { SESSIONS = 4 };
+    ag_session_params scored = ag_session_defaults();
+    scored.eviction.policy = ag_eviction_policy_find("h2o");
+    scored.eviction.budget_tokens = 48;
+    scored.eviction.slack = 16;
+    ag_session *together[SESSIONS], *alone[SESSIONS];
+    ag_error err;
+    for (size_t n = 2; n <= SESSIONS; n++) {
+        ag_step_item items[SESSIONS] = {{0}};
+        int32_t ids[SESSIONS];
+        for (size_t i = 0; i < n; i++) {
+            const ag_session_params *params = i == 2 ? &scored : NULL;
+            together[i] = new_session(params);
+            alone[i] = new_session(params);
+            consume(together[i], AG_CL_ON, i, N_PROMPT);
+            consume(alone[i], AG_CL_ON, i, N_PROMPT);
+            ids[i] = token_at(i + N_PROMPT);
+            items[i] = (ag_step_item){.session = together[i],
+                                      .ids = &ids[i],
+                                      .n = 1,
+                                      .phase = AG_PHASE_DECODE,
+                                      .logits = AG_LOGITS_LAST};
+        }
+        const uint32_t before = steps_taken();
+        if (ag_session_step(items, n, &err) != AG_OK) fail_msg("%s", err.msg);
+        assert_int_equal(steps_taken() - before, n > 2 ? n - 1 : n);
+        for (size_t i = 0; i < n; i++) {
+            consume(alone[i], AG_CL_ON, i + N_PROMPT, 1);
+            assert_true(distance(together[i], alone[i]) < 1e-6);
+            assert_int_equal(ag_kv_cache_length(ag_session_kv_cache(together[i])), N_PROMPT + 1);
+            ag_session_destroy(together[i]);
+            ag_session_destroy(alone[i]);
+        }
+    }
+}
+
 static void policies_with_scores_run_operations(void **state) {
     (void)state;
     ag_session_params p = ag_session_defaults();
@@ -302,6 +341,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(launch_equals_operations_past_the_trained_length),
         cmocka_unit_test(launch_equals_operations_with_each_type_of_weights),
         cmocka_unit_test(sessions_and_models_take_turns),
+        cmocka_unit_test(few_sessions_of_a_step_have_launches_of_their_own),
         cmocka_unit_test(launch_chooses_the_tokens_of_the_sampler),
         cmocka_unit_test(searches_the_row_when_candidates_do_not_suffice),
         cmocka_unit_test(policies_with_scores_run_operations),
