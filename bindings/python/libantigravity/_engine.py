@@ -139,12 +139,13 @@ class Job(Generic[T]):
                 continue
 
 
-def _run_jobs(jobs: queue.SimpleQueue[Any]) -> None:
+def _run_jobs(jobs: queue.SimpleQueue[Any], unfinished: set[Job[Any]]) -> None:
     while True:
         job = jobs.get()
         if job is None:
             return
         job.run()
+        unfinished.discard(job)
         del job
 
 
@@ -154,8 +155,9 @@ class Engine:
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._pid = os.getpid()
-        self._current: weakref.ref[Job[Any]] | None = None
-        self._thread = threading.Thread(target=_run_jobs, args=(self._jobs,), name="antigravity", daemon=True)
+        self._unfinished: set[Job[Any]] = set()  # those that stop() cancels
+        arguments = (self._jobs, self._unfinished)
+        self._thread = threading.Thread(target=_run_jobs, args=arguments, name="antigravity", daemon=True)
         self._thread.start()
         _engines.add(self)
 
@@ -180,7 +182,7 @@ class Engine:
         """
         self.check()
         job = Job(function, sessions, saw_cancellation)
-        self._current = weakref.ref(job)
+        self._unfinished.add(job)
         self._jobs.put(job)
         return job
 
@@ -194,11 +196,10 @@ class Engine:
             self._jobs.put(Job(function, (), lambda _: False))
 
     def stop(self) -> None:
-        """Cancel the newest call, let the others end and end the thread."""
+        """Cancel all calls, wait until they have ended, and end the thread."""
         if os.getpid() != self._pid:
             return
-        job = self._current() if self._current else None
-        if job:
+        for job in list(self._unfinished):
             job.cancel()
         self._jobs.put(None)
         self._thread.join()

@@ -280,6 +280,18 @@ def test_process_ends_during_a_generation():
     assert result.returncode == 0 and result.stdout == "True\n" and not result.stderr, result.stderr
 
 
+def test_process_ends_during_the_older_of_two_generations():
+    result = run_python(f"""
+        import signal
+        signal.alarm(20)  # the older generation has no end
+        model = ag.Model({str(DEMO)!r}, threads=1)
+        sessions = [model.session(kv_policy="streaming", kv_budget=256) for _ in range(2)]
+        older, newer = (s.generate("Once upon a time", max_tokens=-1, ignore_eos=True) for s in sessions)
+        next(older)
+        """)
+    assert result.returncode == 0 and not result.stderr, result.stderr
+
+
 def test_callbacks_must_not_use_the_model(model):
     session = model.session(prefill_chunk=16)
     with pytest.raises(ag.InvalidError, match="callback"):
