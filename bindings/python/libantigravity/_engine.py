@@ -51,6 +51,7 @@ class Job(Generic[T]):
         self._function = function
         self._sessions = sessions[:1]  # cancel() cancels it; a step ends if one of its sessions is cancelled
         self._saw_cancellation = saw_cancellation
+        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._running = False
         self._sent = False  # whether the library has got the cancellation
@@ -92,7 +93,12 @@ class Job(Generic[T]):
         return self._saw_cancellation(self._result)  # type: ignore[arg-type]
 
     def cancel(self) -> None:
-        """Cancel the call: it ends within one layer. A call that waits does not begin."""
+        """Cancel the call: it ends within one layer. A call that waits does not begin.
+
+        Does nothing in a child of os.fork(), where the engine's thread may have left a lock locked.
+        """
+        if os.getpid() != self._pid:
+            return
         with self._lock:
             if self.finished or self.cancelled:
                 return
