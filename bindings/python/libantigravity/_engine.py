@@ -8,6 +8,7 @@ of arrival. Callers wait for their call; a signal ends the wait and cancels the 
 from __future__ import annotations
 
 import atexit
+import contextvars
 import os
 import queue
 import threading
@@ -145,6 +146,38 @@ class Job(Generic[T]):
                 continue
 
 
+class Scope:
+    """The calls that a function submits: cancel() cancels the newest, and all later ones."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._newest: Job[Any] | None = None
+        self._cancelled = False
+
+    def run(self, function: Callable[[], T]) -> T:
+        """Run a function with this scope, in a context of its own."""
+        return contextvars.copy_context().run(self._enter, function)
+
+    def _enter(self, function: Callable[[], T]) -> T:
+        _scope.set(self)
+        return function()
+
+    def add(self, job: Job[Any]) -> None:
+        with self._lock:
+            self._newest = job
+        if self._cancelled:
+            job.cancel()
+
+    def cancel(self) -> None:
+        with self._lock:
+            self._cancelled = True
+        if self._newest is not None:
+            self._newest.cancel()
+
+
+_scope: contextvars.ContextVar[Scope | None] = contextvars.ContextVar("scope", default=None)
+
+
 def _run_jobs(jobs: queue.SimpleQueue[Any], unfinished: set[Job[Any]]) -> None:
     while True:
         job = jobs.get()
@@ -189,6 +222,9 @@ class Engine:
         self.check()
         job = Job(function, sessions, saw_cancellation)
         self._unfinished.add(job)
+        scope = _scope.get()
+        if scope is not None:
+            scope.add(job)
         self._jobs.put(job)
         return job
 
