@@ -8,6 +8,7 @@ of arrival. Callers wait for their call; a signal ends the wait and cancels the 
 from __future__ import annotations
 
 import atexit
+import contextvars
 import os
 import queue
 import threading
@@ -51,6 +52,7 @@ class Job(Generic[T]):
         self._function = function
         self._sessions = sessions[:1]  # cancel() cancels it; a step ends if one of its sessions is cancelled
         self._saw_cancellation = saw_cancellation
+        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._running = False
         self._sent = False  # whether the library has got the cancellation
@@ -92,7 +94,12 @@ class Job(Generic[T]):
         return self._saw_cancellation(self._result)  # type: ignore[arg-type]
 
     def cancel(self) -> None:
-        """Cancel the call: it ends within one layer. A call that waits does not begin."""
+        """Cancel the call: it ends within one layer. A call that waits does not begin.
+
+        Does nothing in a child of os.fork(), where the engine's thread may have left a lock locked.
+        """
+        if os.getpid() != self._pid:
+            return
         with self._lock:
             if self.finished or self.cancelled:
                 return
@@ -139,12 +146,45 @@ class Job(Generic[T]):
                 continue
 
 
-def _run_jobs(jobs: queue.SimpleQueue[Any]) -> None:
+class Scope:
+    """The calls that a function submits: cancel() cancels the newest, and all later ones."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._newest: Job[Any] | None = None
+        self._cancelled = False
+
+    def run(self, function: Callable[[], T]) -> T:
+        """Run a function with this scope, in a context of its own."""
+        return contextvars.copy_context().run(self._enter, function)
+
+    def _enter(self, function: Callable[[], T]) -> T:
+        _scope.set(self)
+        return function()
+
+    def add(self, job: Job[Any]) -> None:
+        with self._lock:
+            self._newest = job
+        if self._cancelled:
+            job.cancel()
+
+    def cancel(self) -> None:
+        with self._lock:
+            self._cancelled = True
+        if self._newest is not None:
+            self._newest.cancel()
+
+
+_scope: contextvars.ContextVar[Scope | None] = contextvars.ContextVar("scope", default=None)
+
+
+def _run_jobs(jobs: queue.SimpleQueue[Any], unfinished: set[Job[Any]]) -> None:
     while True:
         job = jobs.get()
         if job is None:
             return
         job.run()
+        unfinished.discard(job)
         del job
 
 
@@ -154,8 +194,9 @@ class Engine:
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._pid = os.getpid()
-        self._current: weakref.ref[Job[Any]] | None = None
-        self._thread = threading.Thread(target=_run_jobs, args=(self._jobs,), name="antigravity", daemon=True)
+        self._unfinished: set[Job[Any]] = set()  # those that stop() cancels
+        arguments = (self._jobs, self._unfinished)
+        self._thread = threading.Thread(target=_run_jobs, args=arguments, name="antigravity", daemon=True)
         self._thread.start()
         _engines.add(self)
 
@@ -180,7 +221,10 @@ class Engine:
         """
         self.check()
         job = Job(function, sessions, saw_cancellation)
-        self._current = weakref.ref(job)
+        self._unfinished.add(job)
+        scope = _scope.get()
+        if scope is not None:
+            scope.add(job)
         self._jobs.put(job)
         return job
 
@@ -194,11 +238,10 @@ class Engine:
             self._jobs.put(Job(function, (), lambda _: False))
 
     def stop(self) -> None:
-        """Cancel the newest call, let the others end and end the thread."""
+        """Cancel all calls, wait until they have ended, and end the thread."""
         if os.getpid() != self._pid:
             return
-        job = self._current() if self._current else None
-        if job:
+        for job in list(self._unfinished):
             job.cancel()
         self._jobs.put(None)
         self._thread.join()

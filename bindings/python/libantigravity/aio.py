@@ -5,7 +5,7 @@
     async for piece in model.generate("Once upon a time"):
         print(piece, end="")
 
-Cancelling a task cancels its work.
+The work of an iterator begins with its first item. Cancelling a task cancels its work.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import chat as _chat
-from .generation import Generation
+from ._engine import Scope
 from .model import Model
 from .session import Session, StepItem, StepResult
 
@@ -26,23 +26,25 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-async def _in_thread(function: Callable[[], T], cancel: Callable[[], Any]) -> T:
-    """Run a call that waits for the engine on a thread. Cancelling the task calls `cancel`."""
+async def _in_thread(function: Callable[[], T]) -> T:
+    """Run a call that waits for the engine on a thread. Cancelling the task cancels it."""
+    scope = Scope()
     try:
-        return await asyncio.to_thread(function)
+        return await asyncio.to_thread(scope.run, function)
     except asyncio.CancelledError:
-        cancel()
+        scope.cancel()
         raise
 
 
-async def _iterate(pieces: Iterator[T], close: Callable[[], Any]) -> AsyncIterator[T]:
-    """Yield the items of an iterator that waits for the engine."""
-    end = object()
+async def _iterate(begin: Callable[[], Iterator[T]]) -> AsyncIterator[T]:
+    """Yield the items of an iterator that waits for the engine. `begin` makes it, on a thread."""
+    end, scope = object(), Scope()
     try:
+        pieces = await asyncio.to_thread(scope.run, begin)
         while (item := await asyncio.to_thread(next, pieces, end)) is not end:
             yield item  # type: ignore[misc]
     finally:
-        close()
+        scope.cancel()
 
 
 class AsyncSession:
@@ -51,21 +53,17 @@ class AsyncSession:
     def __init__(self, session: Session) -> None:
         self.session = session
 
-    async def _run(self, function: Callable[[], T]) -> T:
-        return await _in_thread(function, self.session.cancel)
-
     async def prefill(self, tokens: str | Sequence[int]) -> Floats:
-        return await self._run(lambda: self.session.prefill(tokens))
+        return await _in_thread(lambda: self.session.prefill(tokens))
 
     async def decode(self, token: int) -> Floats:
-        return await self._run(lambda: self.session.decode(token))
+        return await _in_thread(lambda: self.session.decode(token))
 
     async def score(self, tokens: str | Sequence[int]) -> Scores:
-        return await self._run(lambda: self.session.score(tokens))
+        return await _in_thread(lambda: self.session.score(tokens))
 
     def generate(self, prompt: str | Sequence[int] = (), **options: Any) -> AsyncIterator[str]:
-        generation = self.session.generate(prompt, **options)
-        return _iterate(generation, generation.cancel)
+        return _iterate(lambda: self.session.generate(prompt, **options))
 
 
 class AsyncModel:
@@ -74,26 +72,23 @@ class AsyncModel:
     def __init__(self, model: Model) -> None:
         self.model = model
 
-    def session(self, **options: Any) -> AsyncSession:
-        return AsyncSession(self.model.session(**options))
+    async def session(self, **options: Any) -> AsyncSession:
+        return AsyncSession(await _in_thread(lambda: self.model.session(**options)))
 
     def generate(self, prompt: str | Sequence[int], **options: Any) -> AsyncIterator[str]:
         """Yield the pieces of a generated text: see Model.generate."""
-        generation: Generation = self.model.generate(prompt, **options)
-        return _iterate(generation, generation.cancel)
+        return _iterate(lambda: self.model.generate(prompt, **options))
 
     async def chat(self, messages: Sequence[_chat.Message], **options: Any) -> _chat.Completion:
         """Return the answer to a conversation: see Model.chat."""
-        answer = self.model._answer(messages, **options)
-        return await _in_thread(answer.completion, answer.cancel)
+        return await _in_thread(lambda: self.model._answer(messages, **options).completion())
 
     def chat_stream(self, messages: Sequence[_chat.Message], **options: Any) -> AsyncIterator[Mapping[str, Any]]:
         """Yield the chunks of an answer."""
-        answer = self.model._answer(messages, **options)
-        return _iterate(answer.chunks(), answer.cancel)
+        return _iterate(lambda: self.model._answer(messages, **options).chunks())
 
     async def embed(self, texts: str | Sequence[str]) -> Floats:
-        return await asyncio.to_thread(self.model.embed, texts)
+        return await _in_thread(lambda: self.model.embed(texts))
 
     async def step(self, items: Sequence[StepItem | tuple[Any, ...]]) -> list[StepResult]:
-        return await asyncio.to_thread(self.model.step, items)
+        return await _in_thread(lambda: self.model.step(items))

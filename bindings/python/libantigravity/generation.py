@@ -88,7 +88,8 @@ class Generation(Iterator[str]):
         self._ids: list[int] = []
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         out, ids, handle = self._queue, self._ids, request.session._open()
-        self._job = request.session._engine.submit(
+        self._engine = request.session._engine
+        self._job = self._engine.submit(
             lambda: _generate(request, handle, out, ids), (handle,), lambda result: result.finish == "cancelled"
         )
 
@@ -102,6 +103,7 @@ class Generation(Iterator[str]):
 
     def __next__(self) -> str:
         while not self._ended:
+            self._check_wait()
             try:
                 piece = self._queue.get()
             except BaseException:
@@ -116,6 +118,11 @@ class Generation(Iterator[str]):
                 return text
         raise StopIteration
 
+    def _check_wait(self) -> None:
+        """Raise an error if this thread of this process would wait permanently."""
+        if not self._job.finished:
+            self._engine.check()
+
     def text(self) -> str:
         """Return the remaining text."""
         return "".join(self)
@@ -128,6 +135,7 @@ class Generation(Iterator[str]):
     @property
     def stats(self) -> stats.GenerationStats:
         """Statistics. Waits for the end of the generation."""
+        self._check_wait()
         return self._job.wait()
 
     def cancel(self) -> None:
@@ -136,6 +144,7 @@ class Generation(Iterator[str]):
 
     def close(self) -> None:
         """Stop the work and wait until it has ended."""
+        self._check_wait()
         self._job.cancel()
         self._job.wait_until_finished()
         self._ended = True

@@ -2,11 +2,15 @@
 """asyncio forms."""
 
 import asyncio
+import threading
+import time
 
 import pytest
 from conftest import ids_of
 
-from libantigravity.aio import AsyncModel
+import libantigravity as ag
+from libantigravity._engine import Scope
+from libantigravity.aio import AsyncModel, AsyncSession
 
 
 def test_texts_equal_those_of_the_model(model):
@@ -19,7 +23,7 @@ def test_texts_equal_those_of_the_model(model):
 
 def test_loop_runs_while_the_model_computes(model):
     async def both():
-        session = AsyncModel(model).session(max_seq_len=2048)
+        session = await AsyncModel(model).session(max_seq_len=2048)
         ticks = 0
 
         async def tick():
@@ -38,7 +42,7 @@ def test_loop_runs_while_the_model_computes(model):
 
 def test_cancelling_a_task_cancels_its_work(model):
     async def cancel():
-        session = AsyncModel(model).session(kv_policy="streaming", kv_budget=1024)
+        session = await AsyncModel(model).session(kv_policy="streaming", kv_budget=1024)
         task = asyncio.create_task(session.prefill(ids_of(200000, 4000)))
         await asyncio.sleep(0.3)
         task.cancel()
@@ -48,6 +52,61 @@ def test_cancelling_a_task_cancels_its_work(model):
         return session.session.position
 
     assert asyncio.run(cancel()) < 200000
+
+
+def hold_engine(model):
+    """Hold the model's thread, as a long call does. Return what ends this."""
+    release = threading.Event()
+    model._engine.submit(release.wait)
+    return release.set
+
+
+@pytest.mark.parametrize("name", ["session", "generate", "chat", "chat_stream", "session.generate"])
+def test_loop_runs_while_a_call_waits_for_another(chat_model, name):
+    model, messages = AsyncModel(chat_model), [{"role": "user", "content": "Who are you?"}]
+    session = chat_model.session()
+    calls = {
+        "session": model.session,
+        "generate": lambda: anext(model.generate("The fox")),
+        "chat": lambda: model.chat(messages, max_tokens=2),
+        "chat_stream": lambda: anext(model.chat_stream(messages)),
+        "session.generate": lambda: anext(AsyncSession(session).generate("The fox")),
+    }
+    guard = threading.Timer(60, lambda: release())  # ends the wait of a loop that is blocked
+
+    async def both():
+        chat_model._free_sessions.clear()
+        task = asyncio.create_task(calls[name]())
+        for _ in range(10):
+            await asyncio.sleep(0.001)
+        assert guard.is_alive() and not task.done()
+        release()
+        return await task
+
+    release = hold_engine(chat_model)
+    guard.start()
+    try:
+        assert asyncio.run(both())
+    finally:
+        release()
+        guard.cancel()
+
+
+def test_cancelling_a_task_does_not_cancel_calls_of_others(model):
+    scope = Scope()
+    scope.cancel()  # before its call is submitted
+    session = model.session()
+    release = hold_engine(model)
+    older = threading.Thread(target=lambda: session.prefill([5, 6, 7]))
+    older.start()
+    while session._job is None:
+        time.sleep(0.001)
+    waiting = threading.Timer(0.05, release)
+    waiting.start()
+    with pytest.raises(ag.CancelledError):
+        scope.run(lambda: session.decode(5))
+    older.join()
+    assert session.tokens == [5, 6, 7]
 
 
 def test_chat(chat_model):
@@ -66,7 +125,7 @@ def test_chat(chat_model):
 
 def test_stopping_an_iterator_stops_the_work(model):
     async def first():
-        session = AsyncModel(model).session(kv_policy="streaming", kv_budget=256)
+        session = await AsyncModel(model).session(kv_policy="streaming", kv_budget=256)
         pieces = session.generate("Once upon a time", max_tokens=-1, ignore_eos=True)
         piece = await anext(pieces)
         await pieces.aclose()

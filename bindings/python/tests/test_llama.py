@@ -3,9 +3,10 @@
 
 import inspect
 import json
+import shutil
 
 import pytest
-from conftest import DEMO, GOLDEN_MODELS, ids_of
+from conftest import DEMO
 
 import libantigravity as ag
 import libantigravity.llama as llama_cpp
@@ -143,11 +144,15 @@ def test_context_window_and_tokens():
         llm(list(range(5, 1100)), max_tokens=1)
 
 
-def test_context_of_0_is_the_trained_length():
-    llm = Llama(str(GOLDEN_MODELS / "gqa-llama3rope-sharded"), n_ctx=0)
-    assert llm.n_ctx() == llm._model.info.max_positions == 512
-    with pytest.raises(ag.LimitError, match="512"):
-        llm(ids_of(513), max_tokens=1)
+def test_context_of_0_is_the_trained_length(tmp_path):
+    path = tmp_path / "longer"
+    shutil.copytree(DEMO, path)
+    config = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 4096}))
+    llm = Llama(str(path), n_ctx=0)
+    assert llm.n_ctx() == 4096
+    with pytest.raises(ag.LimitError, match="4096"):
+        llm([5] * 4097, max_tokens=1)
 
 
 def test_arguments():

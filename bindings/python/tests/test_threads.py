@@ -271,6 +271,48 @@ def test_child_of_a_fork_gets_an_error():
     assert result.returncode == 0 and result.stdout == "fine\n", result.stderr
 
 
+def test_child_of_a_fork_gets_an_error_from_a_generation():
+    result = run_python(f"""
+        import os, signal, sys
+        model = ag.Model({str(DEMO)!r}, threads=1)
+        ended = model.generate("The fox", max_tokens=2)
+        ended.text()
+        session = model.session(kv_policy="streaming", kv_budget=256)
+        generation = session.generate("Once upon a time", max_tokens=-1, ignore_eos=True)
+        next(generation)
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(60)  # a call that waits has no end
+            for call in (lambda: generation.text(), lambda: generation.stats, lambda: generation.close()):
+                try:
+                    call()
+                except ag.ForkError as e:
+                    assert "spawn" in str(e)
+                else:
+                    os._exit(1)
+            generation.cancel()
+            assert ended.stats.n_generated == 2
+            del generation
+            os._exit(7)
+        status = os.waitpid(pid, 0)[1]
+        assert os.waitstatus_to_exitcode(status) == 7, status
+        generation.close()
+        print("fine")
+        """)
+    assert result.returncode == 0 and result.stdout == "fine\n", result.stderr
+
+
+def test_callbacks_must_not_wait_for_a_generation(model):
+    hold, generations = threading.Event(), []
+    model._engine.submit(hold.wait)
+    job = model._engine.submit(lambda: generations[0].text())  # as a callback of a call does
+    generations.append(model.generate("a", max_tokens=2))
+    hold.set()
+    with pytest.raises(ag.InvalidError, match="callback"):
+        job.wait()
+    assert generations[0].text()
+
+
 def test_process_ends_during_a_generation():
     result = run_python(f"""
         model = ag.Model({str(DEMO)!r})
@@ -278,6 +320,18 @@ def test_process_ends_during_a_generation():
         print(len(next(generation)) > 0)
         """)
     assert result.returncode == 0 and result.stdout == "True\n" and not result.stderr, result.stderr
+
+
+def test_process_ends_during_the_older_of_two_generations():
+    result = run_python(f"""
+        import signal
+        signal.alarm(20)  # the older generation has no end
+        model = ag.Model({str(DEMO)!r}, threads=1)
+        sessions = [model.session(kv_policy="streaming", kv_budget=256) for _ in range(2)]
+        older, newer = (s.generate("Once upon a time", max_tokens=-1, ignore_eos=True) for s in sessions)
+        next(older)
+        """)
+    assert result.returncode == 0 and not result.stderr, result.stderr
 
 
 def test_callbacks_must_not_use_the_model(model):
