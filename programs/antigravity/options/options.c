@@ -189,7 +189,7 @@ static int apply_files(const command_line *line, const names *t, int argc, char 
         if (optind < argc) respell(line, &argv[optind]);
         const int code = getopt_long(argc, argv, t->letters, t->longs, &index);
         if (code == -1) break;
-        /* Goes on to the end: the second pass must not begin within a word such as -hq. */
+        /* Continues to the end: the second pass must not begin within a word such as -hq. */
         if (code == 'h' || code == ROW_HELP) wants_help = true;
         else if (code >= ROW_BASE && !wants_help) result = apply_file(line, t, code, index);
     }
