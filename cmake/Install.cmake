@@ -22,11 +22,11 @@ if(NOT BUILD_SHARED_LIBS)
   install(FILES cmake/Dependencies.cmake DESTINATION ${AG_PACKAGE_DIR})
 endif()
 
-# A shared library brings its own dependencies; the archive leaves them to whoever links it.
-set(AG_PC_DEPENDENCIES "Requires.private: jansson >= 2.13, libpcre2-8 >= 10.40, libutf8proc >= 2.5")
+# A shared library brings its own dependencies, so its users need no headers of theirs; the archive leaves them to its users.
+set(AG_PC_DEPENDENCIES "")
 set(AG_PC_LIBS "-lantigravity")
 if(NOT BUILD_SHARED_LIBS)
-  string(REPLACE ".private" "" AG_PC_DEPENDENCIES ${AG_PC_DEPENDENCIES})
+  set(AG_PC_DEPENDENCIES "Requires: jansson >= 2.13, libpcre2-8 >= 10.40, libutf8proc >= 2.5\n")
   string(APPEND AG_PC_LIBS " -lm -pthread")
 endif()
 set(AG_PC_DIR ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
