@@ -17,8 +17,9 @@ typedef struct entry {
     ag_layer_tensor tensor;          /* its number in the layer */
     size_t cols;
     ag_row_order columns; /* the position of each column in the file; file_rows 0: unchanged */
-    double *sums;         /* owned; [cols] */
-    double count;         /* the number of rows in the sums */
+    size_t n_experts;     /* 1: the tensor is one matrix */
+    double *sums;         /* owned; [n_experts][cols] */
+    double *counts;       /* owned; [n_experts] the number of rows in the sums */
 } entry;
 
 struct ag_imatrix {
@@ -48,9 +49,11 @@ static ag_status add_layer(ag_imatrix *im, const ag_model_spec *gguf, uint32_t l
         }
         e->cols = w.cols;
         snprintf(e->name, sizeof e->name, "%.*s", AG_GGUF_MAX_NAME, w.name);
-        e->sums = ag_calloc(w.cols, sizeof *e->sums);
-        if (!e->sums) return AG_FAIL(err, NOMEM, "sums of %s", w.name);
+        e->n_experts = w.n_experts ? w.n_experts : 1;
+        e->sums = ag_calloc(e->n_experts * w.cols, sizeof *e->sums);
+        e->counts = ag_calloc(e->n_experts, sizeof *e->counts);
         ++*n;
+        if (!e->sums || !e->counts) return AG_FAIL(err, NOMEM, "sums of %s", w.name);
     }
     im->first[layer + 1] = *n;
     return AG_OK;
@@ -76,30 +79,50 @@ static ag_status list_entries(ag_imatrix *im, ag_error *err) {
 
 static size_t n_entries(const ag_imatrix *im) { return im->first[im->model->spec.n_layers]; }
 
-/* Returns NULL if w is no tensor of a layer, such as the output matrix. */
-static entry *find_entry(const ag_imatrix *im, const ag_tensor *w) {
-    const ag_model *m = im->model;
-    const ag_tensor *first = m->weights.layers[0].of;
-    if (w < first || w >= first + (size_t)m->spec.n_layers * AG_LAYER_TENSOR_SLOTS) return NULL;
-    const size_t layer = (size_t)(w - first) / AG_LAYER_TENSOR_SLOTS;
-    const size_t tensor = (size_t)(w - first) % AG_LAYER_TENSOR_SLOTS;
+static entry *entry_of(const ag_imatrix *im, size_t layer, size_t tensor) {
     for (size_t i = im->first[layer]; i < im->first[layer + 1]; i++) {
         if (im->entries[i].tensor == tensor) return &im->entries[i];
     }
     return NULL;
 }
 
-static void observe(void *user, const ag_tensor *x, const ag_tensor *w) {
-    entry *e = find_entry(user, w);
+/* Finds the matrix of an expert. */
+static entry *find_expert(const ag_imatrix *im, const ag_tensor *w, size_t *expert) {
+    const ag_model *m = im->model;
+    for (uint32_t l = 0; l < m->spec.n_layers && m->weights.experts; l++) {
+        const size_t n = ag_spec_layer(&m->spec, l)->experts.route.n_experts;
+        const ag_tensor *first = m->weights.experts[l];
+        if (!first || w < first || w >= first + n * AG_EXPERT_TABLES) continue;
+        *expert = (size_t)(w - first) % n;
+        return entry_of(im, l, AG_LT_EXPERT_GATE + (size_t)(w - first) / n);
+    }
+    return NULL;
+}
+
+/* Returns NULL if w is no tensor of a layer, such as the output matrix. */
+static entry *find_entry(const ag_imatrix *im, const ag_tensor *w, size_t *expert) {
+    const ag_model *m = im->model;
+    const ag_tensor *first = m->weights.layers[0].of;
+    *expert = 0;
+    if (w < first || w >= first + (size_t)m->spec.n_layers * AG_LAYER_TENSOR_SLOTS)
+        return find_expert(im, w, expert);
+    return entry_of(im, (size_t)(w - first) / AG_LAYER_TENSOR_SLOTS,
+                    (size_t)(w - first) % AG_LAYER_TENSOR_SLOTS);
+}
+
+static void observe(void *user, const ag_tensor *x, size_t first, size_t n, const ag_tensor *w) {
+    size_t expert;
+    entry *e = find_entry(user, w, &expert);
     const float *row = ag_tensor_f32(x);
     if (!e || !row) return;
-    const size_t n = ag_shape_rows(&x->shape);
+    double *sums = e->sums + expert * e->cols;
+    row += first * e->cols;
     for (size_t r = 0; r < n; r++, row += e->cols) {
         for (size_t i = 0; i < e->cols; i++) {
-            e->sums[ag_row_order_at(&e->columns, i)] += (double)row[i] * (double)row[i];
+            sums[ag_row_order_at(&e->columns, i)] += (double)row[i] * (double)row[i];
         }
     }
-    e->count += (double)n;
+    e->counts[expert] += (double)n;
 }
 
 ag_status ag_imatrix_create(ag_model *m, ag_imatrix **out, ag_error *err) {
@@ -131,7 +154,10 @@ void ag_imatrix_destroy(ag_imatrix *im) {
         im->model->backend->observe_user = NULL;
     }
     const size_t max = im->model->spec.n_layers * (size_t)AG_LAYER_TENSORS;
-    for (size_t i = 0; im->entries && i < max; i++) ag_free(im->entries[i].sums);
+    for (size_t i = 0; im->entries && i < max; i++) {
+        ag_free(im->entries[i].sums);
+        ag_free(im->entries[i].counts);
+    }
     ag_free(im->entries);
     ag_free(im->first);
     ag_free(im);
@@ -140,7 +166,8 @@ void ag_imatrix_destroy(ag_imatrix *im) {
 uint64_t ag_imatrix_tokens(const ag_imatrix *im) {
     double max = 0;
     for (size_t i = 0; i < n_entries(im); i++) {
-        max = im->entries[i].count > max ? im->entries[i].count : max;
+        const entry *e = &im->entries[i];
+        for (size_t k = 0; k < e->n_experts; k++) max = e->counts[k] > max ? e->counts[k] : max;
     }
     return (uint64_t)max;
 }
@@ -155,12 +182,14 @@ ag_status ag_imatrix_add_file(ag_imatrix *im, const char *path, ag_error *err) {
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < n_entries(im) && st == AG_OK; i++) {
             entry *e = &im->entries[i];
-            float *sums = NULL;
-            double count;
-            st = ag_imatrix_file_read(&file, e->name, e->cols, &sums, &count, err);
-            for (size_t k = 0; k < e->cols && sums && pass; k++) e->sums[k] += (double)sums[k];
-            if (pass && st == AG_OK) e->count += count;
+            float *sums, *counts;
+            st = ag_imatrix_file_read(&file, e->name, e->n_experts, e->cols, &sums, &counts, err);
+            for (size_t k = 0; k < e->n_experts * e->cols && sums && pass; k++)
+                e->sums[k] += (double)sums[k];
+            for (size_t k = 0; k < e->n_experts && sums && pass; k++)
+                e->counts[k] += (double)counts[k];
             ag_free(sums);
+            ag_free(counts);
         }
     }
     ag_imatrix_file_close(&file);
@@ -169,7 +198,7 @@ ag_status ag_imatrix_add_file(ag_imatrix *im, const char *path, ag_error *err) {
 
 static void declare_tensors(ag_gguf_writer *w, const entry *e) {
     char name[AG_GGUF_MAX_NAME + 16];
-    const ag_shape sums = ag_shape_2d(1, e->cols), counts = ag_shape_2d(1, 1);
+    const ag_shape sums = ag_shape_2d(e->n_experts, e->cols), counts = ag_shape_2d(e->n_experts, 1);
     snprintf(name, sizeof name, "%s.in_sum2", e->name);
     ag_gguf_add_tensor(w, name, AG_F32, &sums);
     snprintf(name, sizeof name, "%s.counts", e->name);
@@ -177,14 +206,23 @@ static void declare_tensors(ag_gguf_writer *w, const entry *e) {
 }
 
 static ag_status write_entry(ag_gguf_writer *w, const entry *e, ag_error *err) {
-    const float count = (float)e->count;
-    for (size_t i = 0; i < e->cols; i++) {
+    for (size_t i = 0; i < e->n_experts * e->cols; i++) {
         const float sum = (float)e->sums[i];
         AG_TRY(ag_gguf_write(w, &sum, sizeof sum, err));
     }
     AG_TRY(ag_gguf_end_tensor(w, err));
-    AG_TRY(ag_gguf_write(w, &count, sizeof count, err));
+    for (size_t i = 0; i < e->n_experts; i++) {
+        const float count = (float)e->counts[i];
+        AG_TRY(ag_gguf_write(w, &count, sizeof count, err));
+    }
     return ag_gguf_end_tensor(w, err);
+}
+
+static bool is_measured(const entry *e) {
+    for (size_t i = 0; i < e->n_experts; i++) {
+        if (e->counts[i] > 0) return true;
+    }
+    return false;
 }
 
 ag_status ag_imatrix_save(const ag_imatrix *im, const char *path, const char *dataset,
@@ -199,11 +237,11 @@ ag_status ag_imatrix_save(const ag_imatrix *im, const char *path, const char *da
                     (uint32_t)(window ? (n_tokens + window - 1) / window : 1));
     ag_gguf_put_u32(&w, "imatrix.chunk_size", window);
     for (size_t i = 0; i < n_entries(im); i++) {
-        if (im->entries[i].count > 0) declare_tensors(&w, &im->entries[i]);
+        if (is_measured(&im->entries[i])) declare_tensors(&w, &im->entries[i]);
     }
     ag_status st = ag_gguf_writer_open(&w, path, err);
     for (size_t i = 0; i < n_entries(im) && st == AG_OK; i++) {
-        if (im->entries[i].count > 0) st = write_entry(&w, &im->entries[i], err);
+        if (is_measured(&im->entries[i])) st = write_entry(&w, &im->entries[i], err);
     }
     if (st == AG_OK) st = ag_gguf_writer_commit(&w, err);
     ag_gguf_writer_close(&w);

@@ -70,17 +70,17 @@ static ag_status read_values(const ag_imatrix_file *im, const char *tensor, cons
     return st;
 }
 
-ag_status ag_imatrix_file_read(const ag_imatrix_file *im, const char *tensor, size_t n_cols,
-                               float **sums, double *count, ag_error *err) {
-    float *n = NULL;
-    *count = 0;
-    AG_TRY(read_values(im, tensor, sums_suffix, n_cols, sums, err));
+ag_status ag_imatrix_file_read(const ag_imatrix_file *im, const char *tensor, size_t n_experts,
+                               size_t n_cols, float **sums, float **counts, ag_error *err) {
+    *counts = NULL;
+    AG_TRY(read_values(im, tensor, sums_suffix, n_experts * n_cols, sums, err));
     if (!*sums) return AG_OK;
-    const ag_status st = read_values(im, tensor, counts_suffix, 1, &n, err);
-    if (n) *count = (double)n[0];
-    ag_free(n);
-    if (st == AG_OK && *count > 0) return AG_OK;
+    const ag_status st = read_values(im, tensor, counts_suffix, n_experts, counts, err);
+    bool is_measured = false;
+    for (size_t i = 0; i < n_experts && *counts; i++) is_measured |= (*counts)[i] > 0;
+    if (st == AG_OK && is_measured) return AG_OK;
     ag_free(*sums);
-    *sums = NULL;
+    ag_free(*counts);
+    *sums = *counts = NULL;
     return st;
 }

@@ -60,18 +60,21 @@ static void check_growth(const ag_quantize_report *r, const char *path,
     params->log(params->log_user, AG_LOG_WARN, line);
 }
 
-/* Passes the importance of the columns if the imatrix file has the tensor. */
+/* Passes the importance of the columns if the imatrix file has the tensor. The columns of an expert
+ * that was not measured are equally important. */
 static ag_status write_tensor(ag_row_writer *w, const ag_out_tensor *t, const ag_imatrix_file *im,
                               ag_error *err) {
     const size_t n = ag_shape_cols(&t->shape);
-    float *importance = NULL;
-    double count;
-    if (im->source && t->shape.n_dims == 2) {
-        AG_TRY(ag_imatrix_file_read(im, t->name, n, &importance, &count, err));
+    const size_t n_experts = t->shape.n_dims == 3 ? t->shape.dim[0] : 1;
+    float *importance = NULL, *counts = NULL;
+    if (im->source && t->shape.n_dims >= 2) {
+        AG_TRY(ag_imatrix_file_read(im, t->name, n_experts, n, &importance, &counts, err));
     }
-    for (size_t i = 0; i < n && importance; i++) importance[i] /= (float)count;
+    for (size_t i = 0; i < n_experts * n && importance; i++)
+        importance[i] = counts[i / n] > 0 ? importance[i] / counts[i / n] : 1;
     const ag_status st = ag_write_tensor(w, t, importance, err);
     ag_free(importance);
+    ag_free(counts);
     return st;
 }
 

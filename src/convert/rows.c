@@ -118,7 +118,9 @@ static ag_status convert_row(const job *j, size_t row, unsigned char *out, float
     for (size_t i = 0; i < j->cols && t->minus_exp; i++) values[i] = -expf(values[i]);
     for (size_t i = 0; i < j->cols && t->add != 0; i++) values[i] += t->add;
     for (size_t i = 0; i < j->cols && t->factor != 1; i++) values[i] *= t->factor;
-    return ag_quantize_weights(j->rounding, to, out, values, j->cols, j->importance, bad);
+    const size_t each = t->shape.n_dims == 3 ? j->rows / t->shape.dim[0] : j->rows;
+    const float *importance = j->importance ? j->importance + row / each * j->cols : NULL;
+    return ag_quantize_weights(j->rounding, to, out, values, j->cols, importance, bad);
 }
 
 static void convert_groups(void *ctx, size_t begin, size_t end, uint32_t thread) {

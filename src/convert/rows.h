@@ -16,8 +16,8 @@ typedef struct ag_row_writer {
     uint64_t done, total; /* bytes of tensor data: written, in total */
 } ag_row_writer;
 
-/* importance: [columns] or NULL. The output does not depend on the number of threads. Returns
- * AG_FORMAT with the first value, in order of rows, that the type cannot hold. */
+/* importance: [experts][columns], or NULL. The output does not depend on the number of threads.
+ * Returns AG_FORMAT with the first value, in order of rows, that the type cannot hold. */
 ag_status ag_write_tensor(ag_row_writer *w, const ag_out_tensor *t, const float *importance,
                           ag_error *err);
 

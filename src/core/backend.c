@@ -99,7 +99,7 @@ static ag_status check_transposed(ag_backend *be, const ag_tensor *y, const ag_t
 ag_status ag_matmul_transposed(ag_backend *be, ag_tensor *y, const ag_tensor *x,
                                const ag_tensor *w) {
     AG_TRY(check_transposed(be, y, x, w));
-    if (be->observe) be->observe(be->observe_user, x, w);
+    if (be->observe) be->observe(be->observe_user, x, 0, ag_shape_rows(&x->shape), w);
     return be->ops->matmul_transposed(be, y, x, w);
 }
 
@@ -123,7 +123,8 @@ ag_status ag_matmul_group(ag_backend *be, ag_tensor *const y[], const ag_tensor 
         AG_TRY(check_transposed(be, y[i], x, w[i]));
         for (size_t j = 0; j < i; j++) AG_TRY(ag_check_no_overlap(be, y[i], "y[i]", y[j], "y[j]"));
     }
-    for (size_t i = 0; i < n && be->observe; i++) be->observe(be->observe_user, x, w[i]);
+    for (size_t i = 0; i < n && be->observe; i++)
+        be->observe(be->observe_user, x, 0, ag_shape_rows(&x->shape), w[i]);
     if (be->ops->matmul_group) return be->ops->matmul_group(be, y, x, w, n);
     for (size_t i = 0; i < n; i++) AG_TRY(be->ops->matmul_transposed(be, y[i], x, w[i]));
     return AG_OK;

@@ -262,9 +262,24 @@ static ag_status check_experts(ag_backend *be, const ag_expert_call *c) {
     return AG_OK;
 }
 
+/* Reports each row to the observer with the matrices of its experts. */
+static void observe_experts(ag_backend *be, const ag_expert_call *c) {
+    const float *route = ag_tensor_f32(c->routes);
+    const size_t n_rows = ag_shape_rows(&c->routes->shape), n_used = c->n_used;
+    for (size_t r = 0; route && r < n_rows; r++, route += ag_route_cols(c->n_used)) {
+        for (size_t k = 0; k < n_used; k++) {
+            const size_t expert = (size_t)route[k], place = (size_t)route[2 * n_used + k];
+            if (expert >= c->n_experts || place >= n_rows * n_used) continue;
+            for (size_t i = 0; i < c->n; i++)
+                be->observe(be->observe_user, c->x, c->picked ? place : r, 1, &c->w[i][expert]);
+        }
+    }
+}
+
 ag_status ag_matmul_experts(ag_backend *be, const ag_expert_call *call) {
     AG_TRY(check_experts(be, call));
     if (!ag_shape_rows(&call->routes->shape)) return AG_OK;
+    if (be->observe) observe_experts(be, call);
     return be->ops->matmul_experts ? be->ops->matmul_experts(be, call) : compose(be, call);
 }
 

@@ -136,8 +136,9 @@ typedef struct ag_backend_ops {
     ag_rows_times_fn *(*rows_times)(const ag_backend *b);
 } ag_backend_ops;
 
-/* Called before a product of x [n, columns] with the stored weight w. */
-typedef void (*ag_observe_fn)(void *user, const ag_tensor *x, const ag_tensor *w);
+/* Called before a product of n rows of x, from `row` on, with the stored weight w. */
+typedef void (*ag_observe_fn)(void *user, const ag_tensor *x, size_t row, size_t n,
+                              const ag_tensor *w);
 
 struct ag_backend {
     const ag_backend_ops *ops;

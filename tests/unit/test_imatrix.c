@@ -29,7 +29,7 @@ static void assert_ok(ag_status st, const ag_error *err) {
     if (st != AG_OK) fail_msg("%s: %s", ag_status_name(st), err->msg);
 }
 
-static engine start(void) {
+static engine start_model(const char *dir) {
     engine e;
     ag_error err;
     const ag_model_params params = {.as_is = true};
@@ -37,10 +37,12 @@ static engine start(void) {
     sp.max_seq_len = 64;
     assert_ok(ag_backend_create(&(ag_backend_params){.name = "cpu", .n_threads = 2}, &e.be, &err),
               &err);
-    assert_ok(ag_model_load(e.be, model_dir, &params, &e.model, &err), &err);
+    assert_ok(ag_model_load(e.be, dir, &params, &e.model, &err), &err);
     assert_ok(ag_session_create(e.model, &sp, &e.session, &err), &err);
     return e;
 }
+
+static engine start(void) { return start_model(model_dir); }
 
 static void stop(engine *e) {
     ag_session_destroy(e->session);
@@ -197,15 +199,16 @@ static void rejects_other_files(void **state) {
     stop(&e);
 }
 
-/* Rounds a tensor of the F32 model to Q4_0 with or without that file, and returns its bytes. */
-static void round_tensor(const char *imatrix, unsigned char *out, size_t n) {
+/* Rounds a tensor of a model to Q5_1 with or without that file, and returns its bytes. */
+static void round_tensor(const char *model, const char *name, const char *imatrix,
+                         unsigned char *out, size_t n) {
     ag_error err;
     const ag_quantize_params params = {.type = "q5_1", .imatrix = imatrix, .overwrite = true};
-    assert_ok(ag_quantize(model_dir, other, &params, NULL, &err), &err);
+    assert_ok(ag_quantize(model, other, &params, NULL, &err), &err);
     ag_weight_source *s;
     assert_ok(ag_source_open(other, &s, &err), &err);
     assert_ok(ag_source_open_tensors(s, &err), &err);
-    const ag_source_tensor *t = ag_source_find(s, "blk.0.attn_q.weight");
+    const ag_source_tensor *t = ag_source_find(s, name);
     assert_int_equal(t->n_bytes, n);
     assert_ok(ag_source_read(s, t, 0, out, n, &err), &err);
     ag_source_destroy(s);
@@ -223,9 +226,10 @@ static void importance_changes_the_rounding(void **state) {
     save(im, path);
     ag_imatrix_destroy(im);
     stop(&e);
-    round_tensor(NULL, plain, BYTES);
-    round_tensor(path, with, BYTES);
-    round_tensor(path, again, BYTES);
+    static const char name[] = "blk.0.attn_q.weight";
+    round_tensor(model_dir, name, NULL, plain, BYTES);
+    round_tensor(model_dir, name, path, with, BYTES);
+    round_tensor(model_dir, name, path, again, BYTES);
     assert_memory_equal(with, again, BYTES);
     assert_memory_not_equal(with, plain, BYTES);
     write_entry("imatrix", TINY_DIM + 1, 1, 1);
@@ -233,14 +237,100 @@ static void importance_changes_the_rounding(void **state) {
     assert_int_equal(ag_quantize(model_dir, other, &params, NULL, &err), AG_SHAPE);
 }
 
+/* ---- experts ---- */
+
+enum { EXPERTS = 8, USED = 2, HIDDEN = 128, WIDTH = 64 };
+#define MIXTURE AG_GOLDEN_MODELS "/mixtral"
+
+/* Writes the sums of the router's input and of each expert's, and the counts. */
+static void measure_experts(double router[HIDDEN], float sums[EXPERTS * HIDDEN],
+                            float counts[EXPERTS]) {
+    float input[HIDDEN];
+    engine e = start_model(MIXTURE);
+    ag_error err;
+    ag_imatrix *im;
+    assert_ok(ag_imatrix_create(e.model, &im, &err), &err);
+    read_ids(&e);
+    assert_int_equal(ag_imatrix_tokens(im), N_IDS);
+    save(im, path);
+    read_values(path, "blk.0.ffn_gate_inp.weight.in_sum2", input, HIDDEN);
+    read_values(path, "blk.0.ffn_gate_exps.weight.in_sum2", sums, EXPERTS * HIDDEN);
+    read_values(path, "blk.0.ffn_gate_exps.weight.counts", counts, EXPERTS);
+    for (size_t i = 0; i < HIDDEN; i++) router[i] = (double)input[i];
+    ag_imatrix_destroy(im);
+    stop(&e);
+}
+
+/* Each row counts for the experts that it chose, and for no other. */
+static void counts_rows_of_each_expert(void **state) {
+    static double router[HIDDEN];
+    static float sums[EXPERTS * HIDDEN], counts[EXPERTS], down[EXPERTS];
+    float n = 0;
+    (void)state;
+    measure_experts(router, sums, counts);
+    read_values(path, "blk.0.ffn_down_exps.weight.counts", down, EXPERTS);
+    for (size_t e = 0; e < EXPERTS; e++) {
+        n += counts[e];
+        assert_true(counts[e] == down[e] && counts[e] <= N_IDS);
+        assert_int_equal(counts[e] > 0, sums[e * HIDDEN] > 0);
+    }
+    assert_true(n == USED * N_IDS);
+    for (size_t i = 0; i < HIDDEN; i++) {
+        double sum = 0;
+        for (size_t e = 0; e < EXPERTS; e++) sum += (double)sums[e * HIDDEN + i];
+        assert_true(fabs(sum - USED * router[i]) <= 1e-5 * sum);
+    }
+}
+
+/* Writes a file in which the first column of one expert is important. */
+static void write_expert(size_t expert) {
+    ag_gguf_writer w = {0};
+    const ag_shape sums = ag_shape_2d(EXPERTS, HIDDEN), counts = ag_shape_2d(EXPERTS, 1);
+    ag_gguf_put_string(&w, "general.type", (ag_source_string){"imatrix", 7});
+    ag_gguf_add_tensor(&w, "blk.0.ffn_gate_exps.weight.in_sum2", AG_F32, &sums);
+    ag_gguf_add_tensor(&w, "blk.0.ffn_gate_exps.weight.counts", AG_F32, &counts);
+    assert_int_equal(ag_gguf_writer_open(&w, path, NULL), AG_OK);
+    for (size_t i = 0; i < EXPERTS * HIDDEN; i++) {
+        const float value = i == expert * HIDDEN ? 1000 : i / HIDDEN % 2 ? 1 : 0;
+        ag_gguf_write(&w, &value, sizeof value, NULL);
+    }
+    ag_gguf_end_tensor(&w, NULL);
+    for (size_t i = 0; i < EXPERTS; i++) {
+        const float count = i % 2; /* experts of even numbers were not measured */
+        ag_gguf_write(&w, &count, sizeof count, NULL);
+    }
+    ag_gguf_end_tensor(&w, NULL);
+    assert_int_equal(ag_gguf_writer_commit(&w, NULL), AG_OK);
+    ag_gguf_writer_close(&w);
+}
+
+static void importance_is_that_of_the_expert(void **state) {
+    enum { EACH = WIDTH * HIDDEN / 32 * 24 };
+    static unsigned char one[EXPERTS * EACH], three[EXPERTS * EACH];
+    static const char name[] = "blk.0.ffn_gate_exps.weight";
+    (void)state;
+    write_expert(1);
+    round_tensor(MIXTURE, name, path, one, sizeof one);
+    write_expert(3);
+    round_tensor(MIXTURE, name, path, three, sizeof three);
+    for (size_t e = 0; e < EXPERTS; e++) {
+        const bool is_equal = !memcmp(one + e * EACH, three + e * EACH, EACH);
+        assert_int_equal(is_equal, e != 1 && e != 3);
+    }
+}
+
 int main(void) {
     if (!tiny_model_write(&(tiny_model){.dtype = "F32"}, model_dir, sizeof model_dir)) return 1;
     snprintf(path, sizeof path, "%s.imatrix", model_dir);
     snprintf(other, sizeof other, "%s.other", model_dir);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_squares_of_inputs),          cmocka_unit_test(adds_files),
-        cmocka_unit_test(rejects_a_second_measurement),    cmocka_unit_test(rejects_other_files),
+        cmocka_unit_test(sums_squares_of_inputs),
+        cmocka_unit_test(adds_files),
+        cmocka_unit_test(rejects_a_second_measurement),
+        cmocka_unit_test(rejects_other_files),
         cmocka_unit_test(importance_changes_the_rounding),
+        cmocka_unit_test(counts_rows_of_each_expert),
+        cmocka_unit_test(importance_is_that_of_the_expert),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     remove(path);

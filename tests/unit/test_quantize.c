@@ -464,6 +464,38 @@ static void files_of_mixtures_state_their_experts(void **state) {
     }
 }
 
+/* Experts that were trained in MXFP4 have the same bytes in every quantised file; routers are F32.
+ */
+static void experts_in_mxfp4_stay(void **state) {
+    static const char model[] = AG_GOLDEN_MODELS "/gpt-oss-mxfp4";
+    static const char *const types[] = {"q8_0", "q4_k_m", "mxfp4_moe"};
+    static const char *const experts[] = {"blk.0.ffn_gate_exps.weight", "blk.0.ffn_up_exps.weight",
+                                          "blk.1.ffn_down_exps.weight"};
+    (void)state;
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        ag_error err;
+        const ag_quantize_params params = {.type = types[i], .overwrite = true};
+        if (ag_quantize(model, path, &params, NULL, &err) != AG_OK) fail_msg("%s", err.msg);
+        if (i == 0) assert_int_equal(rename(path, source), 0);
+        ag_weight_source *first = open_file(source), *file = open_file(i ? path : source);
+        assert_int_equal(type_of(file, "blk.0.ffn_gate_inp.weight"), AG_F32);
+        assert_int_equal(type_of(file, "blk.0.ffn_gate_inp.bias"), AG_F32);
+        for (size_t k = 0; k < sizeof experts / sizeof experts[0]; k++) {
+            const ag_source_tensor *a = ag_source_find(first, experts[k]),
+                                   *b = ag_source_find(file, experts[k]);
+            ag_tensor x, y;
+            assert_int_equal(type_of(file, experts[k]), AG_MXFP4);
+            assert_int_equal(a->n_bytes, b->n_bytes);
+            assert_int_equal(ag_source_map(first, a, &x, NULL), AG_OK);
+            assert_int_equal(ag_source_map(file, b, &y, NULL), AG_OK);
+            assert_memory_equal(ag_tensor_data(&x), ag_tensor_data(&y), a->n_bytes);
+        }
+        ag_source_destroy(first);
+        ag_source_destroy(file);
+    }
+    remove(path);
+}
+
 static void does_not_replace_existing_files(void **state) {
     (void)state;
     ag_error err;
@@ -586,6 +618,7 @@ int main(void) {
         cmocka_unit_test(keeps_matrices_that_are_mxfp4),
         cmocka_unit_test(rejects_impossible_conversions),
         cmocka_unit_test(rejects_models_that_gguf_cannot_describe),
+        cmocka_unit_test(experts_in_mxfp4_stay),
         cmocka_unit_test(files_of_mixtures_state_their_experts),
         cmocka_unit_test(does_not_replace_existing_files),
         cmocka_unit_test(names_values_that_do_not_fit),

@@ -16,7 +16,7 @@
 enum { DRAFT = 7 };
 
 /* Costs of steps of 1 to 8 rows, relative to one row; measured with the shape of Llama 3.2 1B on 2
- * cores. */
+ * cores. The rows of a mixture read further experts: 4 of 32 each, 80 % of the bytes of a row. */
 typedef struct machine {
     const char *name;
     double cost[DRAFT + 1];
@@ -26,6 +26,8 @@ typedef struct machine {
 static const machine machines[] = {
     {"AMX", {1, 1.06, 1.18, 1.28, 1.33, 1.40, 1.45, 1.50}, 0},
     {"AVX2", {1, 1.48, 1.85, 1.51, 1.98, 2.38, 2.5, 2.6}, 0},
+    {"mixture", {1, 1.86, 2.63, 3.32, 3.94, 4.5, 5.0, 5.45}, 0},
+    {"mixture, and others at work", {1, 1.86, 2.63, 3.32, 3.94, 4.5, 5.0, 5.45}, 0.5},
     {"bound by arithmetic", {1, 2, 3, 4, 5, 6, 7, 8}, 0},
     {"AMX, and others at work", {1, 1.06, 1.18, 1.28, 1.33, 1.40, 1.45, 1.50}, 0.5},
     {"AVX2, and others at work", {1, 1.48, 1.85, 1.51, 1.98, 2.38, 2.5, 2.6}, 0.5},
@@ -108,6 +110,7 @@ static void edited_texts_are_faster(void **state) {
             srand(3);
             const double gain = gain_of(&machines[m], &t);
             const bool cheap = machines[m].cost[DRAFT] < 4, quiet = machines[m].noise == 0;
+            if (machines[m].cost[DRAFT] == 5.45) assert_true(gain > 1.1);
             if (cheap) assert_true(gain > (i == 2 ? 1.6 : quiet ? 2.2 : 1.8));
             assert_true(gain > least_gain);
         }
