@@ -365,6 +365,7 @@ class Model:
         for begin in range(0, len(ids), chunk):
             item = StepItem(session, ids[begin : begin + chunk], "none", True, "prompt")
             total += run_step(self, [item])[0].hidden.sum(0, dtype=np.float64)  # type: ignore[union-attr]
+        session._prompt_end = len(ids)  # its chunks differ from those of a prompt
         self._give_back(session)
         length = np.sqrt((total * total).sum())
         return (total / length if length > 0 else total).astype(np.float32)

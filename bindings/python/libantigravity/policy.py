@@ -257,11 +257,18 @@ def raise_failure() -> None:
         raise error
 
 
+def _attributes(policy: Policy) -> tuple[Any, ...]:
+    """Return the attributes of a policy that its C form copies."""
+    p = policy
+    return p.name, p.importance, p.unrotated, p.with_values, p.prefill_block, p.whole_prefill
+
+
 class _Table:
     """The ag_eviction_policy of a Policy."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
+        self.attributes = _attributes(policy)
         self._handle = ffi.new_handle(self)
         kind = type(policy)
         self.name = policy.name or kind.__name__
@@ -300,7 +307,8 @@ class _Table:
                 _failure.error = errors.PolicyError(text)
                 _failure.error.__cause__ = e
             error.status = lib.AG_INVALID
-            ffi.memmove(error.msg, text.encode()[:487].ljust(488, b"\0"), 488)
+            message = text.encode()[:487].decode("utf-8", "ignore").encode()  # without a part of a character
+            ffi.memmove(error.msg, message.ljust(488, b"\0"), 488)
             return int(lib.AG_INVALID)
 
 
@@ -344,6 +352,8 @@ def _store_slots(policy: Policy, layer: SelectLayer, c: Any) -> None:
         row = np.asarray(result[i])
         if row.dtype == np.bool_ and row.shape != (head.n_slots,):
             raise ValueError(f"select returned a mask {list(row.shape)} for {head.n_slots} slots")
+        if row.size and row.dtype.kind not in "biu":
+            raise ValueError(f"select returned {row.dtype} for head {i}: slots are integers, or a mask of bool")
         slots = np.flatnonzero(row) if row.dtype == np.bool_ else row.astype(np.int64)
         _check_slots(slots, head, i)
         kept = np.ascontiguousarray(slots, np.uint32)
@@ -374,8 +384,11 @@ def _select_layer(user: Any, _p: Any, index: int, heads: Any, n: int, error: Any
 
 
 def make_table(policy: Policy) -> _Table:
-    """Return the C form of a policy, one for each object: forks share its statistics."""
+    """Return the C form of a policy, one for each object until an attribute changes: forks share its statistics.
+
+    A change holds for later sessions.
+    """
     table = policy.__dict__.get("_table")
-    if table is None:
+    if table is None or table.attributes != _attributes(policy):
         table = policy.__dict__["_table"] = _Table(policy)
     return table

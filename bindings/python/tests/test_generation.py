@@ -33,6 +33,19 @@ def test_equal_calls_give_equal_texts(model):
     assert len(texts) == 1
 
 
+def test_embedding_a_text_does_not_change_generations(model):
+    text = "Once upon a time there was a little girl who lived in a small house. " * 6
+    options = {"max_tokens": 1, "temperature": 0}
+    model.generate("The old king", **options).text()
+    first = model.generate(text, **options)
+    want = first.text()
+    model.generate("The fox", **options).text()
+    model.embed(text + " She had a dog.")
+    again = model.generate(text, **options)
+    assert again.text() == want
+    assert again.stats.n_prompt == first.stats.n_prompt
+
+
 def endless(model):
     """Return a generation that ends only if it is stopped."""
     session = model.session(kv_policy="streaming", kv_budget=256)

@@ -210,6 +210,7 @@ def test_exceptions_stay_with_their_model(tiny):
         (lambda h: np.arange(h.n_keep)[::-1], "ascend"),
         (lambda h: np.arange(h.n_slots - h.n_keep, h.n_slots), "first 4"),
         (lambda h: np.ones(3, bool), "mask"),
+        (lambda h: np.linspace(0.5, h.n_slots - 0.5, h.n_keep), "float64 for head 0: slots are integers"),
     ],
 )
 def test_wrong_slots_are_rejected(tiny, slots, message):
@@ -219,6 +220,35 @@ def test_wrong_slots_are_rejected(tiny, slots, message):
 
     with pytest.raises(ag.PolicyError, match=message):
         feed(tiny.session(kv_policy=Wrong(), **OPTIONS))
+
+
+def test_changed_attributes_hold_for_later_sessions(tiny):
+    class Values(KeyDiffByHead):
+        def from_keys(self, layer):
+            return [self.score(head.values if self.with_values else head.keys) for head in layer]
+
+    policy = Values()
+    session = feed(tiny.session(kv_policy=policy, **OPTIONS))
+    policy.with_values = True
+    feed(tiny.session(kv_policy=policy, **OPTIONS))
+    policy.importance = "nonsense"
+    with pytest.raises(ag.InvalidError, match="nonsense"):
+        tiny.session(kv_policy=policy)
+    del policy.importance, policy.with_values
+    session.decode(5)
+
+
+def test_long_message_of_a_policy_ends_with_a_character(tiny):
+    table = tiny.session(kv_policy=KeyDiff(), **OPTIONS)._table
+    for text in ("ä" * 400, "a" + "ä" * 400):
+
+        def fail(lease, text=text):
+            raise ValueError(text)
+
+        error = ag._native.ffi.new("ag_error *")
+        table.run(fail, error)
+        message = ag._native.ffi.string(error.msg).decode()
+        assert message.endswith("ä") and len(message.encode()) in (486, 487)
 
 
 def test_wrong_importance_is_rejected(tiny):
