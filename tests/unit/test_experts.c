@@ -291,7 +291,7 @@ static void nan_is_chosen_last(void **state) {
 }
 
 /* A row so long that fewer panels fit into a batch than a token uses experts. */
-static void one_row_uses_more_experts_than_a_batch_holds(void **state) {
+static void experts_beyond_a_batch_share_a_row(void **state) {
     enum { LONG = 65536, MANY = 1000 };
     ag_backend *be = *state;
     const ag_route_params p = {
@@ -359,7 +359,7 @@ int main(void) {
         cmocka_unit_test(equal_scores_go_to_the_lower_number),
         cmocka_unit_test(a_bias_chooses_but_does_not_weigh),
         cmocka_unit_test(nan_is_chosen_last),
-        cmocka_unit_test(one_row_uses_more_experts_than_a_batch_holds),
+        cmocka_unit_test(experts_beyond_a_batch_share_a_row),
         cmocka_unit_test(rejects_routes_that_are_no_result),
     };
     return cmocka_run_group_tests(tests, open_backend, close_backend);
