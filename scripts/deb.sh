@@ -17,7 +17,7 @@ umask 022
 need() {
     local tool
     for tool in "$@"; do
-        command -v "$tool" >/dev/null || die "$tool is missing; scripts/setup.sh --all installs it"
+        command -v "$tool" >/dev/null || die "$tool is missing; scripts/setup.sh --packages installs it"
     done
 }
 

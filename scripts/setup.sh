@@ -4,6 +4,7 @@
 #   scripts/setup.sh          the compiler, the build tools and the libraries
 #   scripts/setup.sh --tests  also the programs that the native tests run: PoCL, Chromium, nginx, tmux, clang, ...
 #   scripts/setup.sh --all    also the tools of scripts/test.sh --all: the ARM cross compiler, qemu, ...
+#   scripts/setup.sh --packages  also the tools of scripts/deb.sh: debhelper, lintian, mmdebstrap, ...
 # What is there already, from whatever source, is left alone.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -77,6 +78,9 @@ need_extras() {
     need qemu-user-static has_any qemu-aarch64-static qemu-aarch64
     need dpkg-dev has dpkg-source
     need python3-venv python3 -c 'import ensurepip' # for packages from PyPI
+}
+
+need_packaging() {
     need debhelper has dh
     need lintian has lintian
     need abigail-tools has abidw
@@ -145,7 +149,13 @@ case "${1:-}" in
     need_tests
     need_extras
     ;;
-*) die "usage: scripts/setup.sh [--tests | --all]" ;;
+--packages)
+    need_basics
+    need_tests
+    need_extras
+    need_packaging
+    ;;
+*) die "usage: scripts/setup.sh [--tests | --all | --packages]" ;;
 esac
 install_missing
 if [ "${1:-}" = --all ]; then

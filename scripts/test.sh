@@ -350,6 +350,7 @@ done
 
 tools=--all
 [ "${stages[*]}" != native ] || tools=--tests
+[[ " ${stages[*]} " != *" deb "* ]] || tools=--packages
 if ! scripts/setup.sh $tools; then
     scripts/setup.sh # What every stage needs; without it there is nothing to go on with.
     say "Some tools are missing; the tests and stages that need them are skipped."
