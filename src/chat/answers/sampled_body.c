@@ -72,7 +72,7 @@ static ag_status add_answers(body_list *b, const ag_chat *c, ag_error *err) {
 static const body *find_body(const body_list *b, const char *text, size_t n) {
     const body key = {.hash = ag_keyed_hash(text, n)};
     const body *x = b->n ? bsearch(&key, b->all, b->n, sizeof *b->all, by_hash) : NULL;
-    return x && x->text.len == n && !memcmp(x->text.data, text, n) ? x : NULL;
+    return n && x && x->text.len == n && !memcmp(x->text.data, text, n) ? x : NULL;
 }
 
 static bool is_token(const ag_id_range *r, int32_t id) { return r->n_ids && r->ids[0] == id; }
