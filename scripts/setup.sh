@@ -56,6 +56,7 @@ need_tests() {
     need shellcheck has shellcheck
     [ ! -e .git ] || need git has git
     need tmux has tmux
+    need curl has curl
     need python3 has python3
     need python3-jinja2 python3 -c 'import jinja2'
     need python3-cffi has_python_module cffi
