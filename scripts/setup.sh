@@ -60,6 +60,7 @@ need_tests() {
     need man-db has man
     need zsh has zsh
     need fish has fish
+    need curl has curl
     need python3 has python3
     need python3-jinja2 python3 -c 'import jinja2'
     need python3-cffi has_python_module cffi
