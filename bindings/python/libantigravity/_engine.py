@@ -138,12 +138,16 @@ class Job(Generic[T]):
         return self.result()
 
     def wait_until_finished(self) -> None:
+        """Wait for the call. The first exception of a signal handler is raised after it."""
+        failure: BaseException | None = None
         while not self.finished:
             try:
                 with self._done:
                     pass
-            except KeyboardInterrupt:
-                continue
+            except BaseException as e:
+                failure = failure or e
+        if failure is not None:
+            raise failure
 
 
 class Scope:

@@ -60,6 +60,39 @@ def test_sigint_ends_a_generation(slow):
     assert slow.generate("The fox", max_tokens=2, temperature=0).text()
 
 
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGALRM])
+def test_exception_of_a_second_signal_does_not_end_the_wait(model, first):
+    def fail(number, frame):
+        raise TimeoutError("of mine")
+
+    ready, ended, jobs = threading.Event(), [], []
+
+    def hold():
+        ready.wait()
+        while not jobs[0].cancelled:  # the first signal
+            time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGALRM)
+        time.sleep(0.05)
+        ended.append(True)
+
+    def interrupt():
+        ready.set()
+        time.sleep(0.05)  # the main thread waits
+        os.kill(os.getpid(), first)
+
+    before = signal.signal(signal.SIGALRM, fail)
+    thread = threading.Thread(target=interrupt)
+    try:
+        jobs.append(model._engine.submit(hold))
+        thread.start()
+        with pytest.raises((KeyboardInterrupt, TimeoutError)):
+            jobs[0].wait()
+        assert ended, "the call is running"
+    finally:
+        thread.join()
+        signal.signal(signal.SIGALRM, before)
+
+
 def test_threads_take_turns(model):
     want = model.generate("The old king", max_tokens=20, temperature=0).text()
     texts, failures = {}, []
