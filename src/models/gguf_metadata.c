@@ -147,6 +147,10 @@ static bool complete_terms(json_t *terms, const ag_model_spec *s) {
         {"num_dense_layers", count_dense(s)},
     };
     for (size_t i = 0; i < sizeof computed / sizeof computed[0]; i++) {
+        const json_t *stated = json_object_get(terms, computed[i].term);
+        /* A 0 that the configuration states stays: llama.cpp needs the key. */
+        if (computed[i].value == 0 && json_is_integer(stated) && !json_integer_value(stated))
+            continue;
         json_object_del(terms, computed[i].term);
         const bool is_set = computed[i].value != 0;
         if (is_set && json_object_set_new(terms, computed[i].term, json_real(computed[i].value))) {

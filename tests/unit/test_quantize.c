@@ -445,6 +445,7 @@ static void files_of_mixtures_state_their_experts(void **state) {
         {"qwen2-moe", "qwen2moe.expert_gating_func", 1},
         {"mixtral", "llama.expert_count", 8},
         {"gpt-oss", "gpt-oss.expert_gating_func", 3},
+        {"gemma4-moe", "gemma4.embedding_length_per_layer_input", 0},
         {"qwen3", "qwen3.expert_count", -1},
         {"qwen3", "qwen3.expert_gating_func", -1},
     };
