@@ -91,9 +91,9 @@ build_in_tree() {
     mkdir -p "$out"
     # shellcheck disable=SC2016 # mmdebstrap runs these.
     OUT=$out JOBS=$jobs quietly "deb-build-$1" mmdebstrap --variant=minbase --include=build-essential,fakeroot \
-        --customize-hook='mkdir "$1/src" && cp dist/*.dsc dist/*.tar.* "$1/src/"' \
+        --customize-hook='mkdir "$1/src" && cp dist/antigravity_*.dsc dist/antigravity_*.tar.* "$1/src/"' \
         --customize-hook='echo "deb-src http://deb.debian.org/debian '"$1"' main" >"$1/etc/apt/sources.list.d/source.list"' \
-        --customize-hook='chroot "$1" apt-get build-dep -q -y --no-install-recommends /src/*.dsc' \
+        --customize-hook='chroot "$1" sh -c "apt-get build-dep -q -y --no-install-recommends /src/*.dsc"' \
         --customize-hook='unshare --net chroot "$1" sh -ec "cd /src; dpkg-source -x *.dsc tree; cd tree; dpkg-buildpackage -b -us -uc -j$JOBS"' \
         --customize-hook='cp "$1"/src/*.deb "$OUT/"' "$1" /dev/null
 }
