@@ -46,6 +46,8 @@ check_arch() {
         *) emulators+=("qemu-$1-static -L /usr/$1-linux-gnu") ;;
         esac
     fi
+    [ ${#emulators[@]} -gt 0 ] ||
+        say "The wheel for $1 is not checked: qemu-$1-static, which runs its program here, is not installed"
     for emulator in "${emulators[@]}"; do
         # shellcheck disable=SC2086 # The emulator and its options are words.
         quietly "wheel-$1-run" $emulator "${tell[@]}"

