@@ -41,8 +41,10 @@ class AntigravityLM(LM):
         weights: str = "auto",
         max_gen_toks: int | str = 256,
         batch_size: int | str = 1,
-        **_ignored: Any,
+        max_batch_size: int | str | None = None,
+        device: str | None = None,
     ) -> None:
+        del batch_size, max_batch_size, device  # lm_eval passes them; a call is one at a time
         super().__init__()
         self._model = Model(path, backend=backend, weights=weights)
         self._params = SessionParams(

@@ -68,12 +68,16 @@ def find_model(path_or_name: str | os.PathLike[str] | None) -> str:
     """Return the path of a model.
 
     A path is returned as it is. A name without "/" that is no file here is looked up in the store.
-    None and "demo" are the bundled model.
+    None is the bundled model, and so is "demo" unless a model of the store has just this name.
     """
-    given = os.fspath(path_or_name) if path_or_name is not None else "demo"
+    if path_or_name is None:
+        return demo_directory()
+    given = os.fspath(path_or_name)
     if os.sep in given or os.path.lexists(given):
         return given
     found = _matches(models(), given)
+    if given == "demo":
+        found = [e for e in found if name_of(e) == given]
     if len(found) == 1:
         return str(found[0])
     if found:

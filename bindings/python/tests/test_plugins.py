@@ -24,6 +24,9 @@ def test_models_of_the_store(tmp_path, monkeypatch):
         store.find_model("owl")
     assert store.find_model("a/b") == "a/b"
     assert os.path.isdir(store.find_model(None))
+    (tmp_path / "Demolition-7B").mkdir()
+    for name in (None, "demo"):
+        assert store.find_model(name) == store.demo_directory()
 
 
 def test_llm_plugin(monkeypatch, tmp_path):
