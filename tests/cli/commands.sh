@@ -55,6 +55,7 @@ if [ "\$1" = serve ] && [ "\$*" != "serve --help" ]; then
 fi
 if [[ \$1 =~ ^(chat|run)\$ ]] && [ ! -p /dev/stdin ]; then exec <<<"Who are you?"; fi
 if [[ \$1 =~ ^(chat|generate)\$ && "\$*" != *--seed* ]]; then set -- "\$@" --seed 1; fi # the same text each time
+if [[ \$1 =~ ^(chat|run)\$ && " \$* " != *" -n "* ]]; then set -- "\$@" -n 40; fi
 timeout 120 "$program" "\$@" >"$work/output" || exit
 cat "$work/output"
 [ -s "$work/output" ] || [ "\$1" = rm ] || { echo "no output: antigravity \$*"; exit 1; }
