@@ -414,24 +414,6 @@ static bool set_model_parameters(serve_request *r, const model_entry *m, serve_e
     return ok;
 }
 
-/* Inserts the system prompt of a derived model, unless the messages begin with one. */
-static bool insert_system(serve_request *r, const model_entry *m, serve_error *e) {
-    const json_t *first = json_array_get(r->messages, 0);
-    const char *role = json_string_value(json_object_get(first, "role"));
-    if (!m->system || r->kind != SERVE_CHAT || !first) return true;
-    if (role && (!strcmp(role, "system") || !strcmp(role, "developer"))) return true;
-    json_t *messages = json_copy(r->messages); /* the body stays unchanged */
-    json_t *system = JSON_OBJECT({"role", json_string("system")},
-                                 {"content", json_text(m->system, strlen(m->system))});
-    if (!messages || !system || json_array_insert_new(messages, 0, system) != 0) {
-        json_decref(messages);
-        return reject_no_memory(e);
-    }
-    json_decref(r->messages);
-    r->messages = messages;
-    return true;
-}
-
 /* Makes the request one that only loads the weights: it reads one token and generates none. */
 static bool make_load_request(serve_request *r, serve_error *e) {
     r->kind = SERVE_TEXT;
@@ -497,7 +479,7 @@ static bool prepare_job(serve_job *job, serve_error *e) {
     if (ok && r->load_only && r->keep_alive_s == 0) return unload_model(job, e);
     if (ok && r->load_only) ok = make_load_request(r, e);
     if (ok) report_keep_alive(job);
-    if (ok) ok = insert_system(r, entry, e);
+    if (ok) ok = serve_request_add_system(r, entry->system) || reject_no_memory(e);
     if (ok)
         ok = r->kind == SERVE_CHAT ? prepare_chat(job, &required_call, e) : prepare_texts(job, e);
     if (ok && !r->count_only) {

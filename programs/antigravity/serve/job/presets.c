@@ -149,24 +149,6 @@ static bool fill_cache(const model_options *o, serve_request *r) {
                      &r->head_budget);
 }
 
-/* Puts the system prompt before messages that begin with another role. */
-static bool fill_system(const char *system, serve_request *r) {
-    const json_t *first = json_array_get(r->messages, 0);
-    const char *role = json_string_value(json_object_get(first, "role"));
-    if (!system || r->kind != SERVE_CHAT || !role) return true;
-    if (!strcmp(role, "system") || !strcmp(role, "developer")) return true;
-    json_t *messages = json_copy(r->messages);
-    json_t *message =
-        JSON_OBJECT({"role", json_string("system")}, {"content", json_string(system)});
-    if (!messages || json_array_insert_new(messages, 0, message) != 0) {
-        json_decref(messages);
-        return false;
-    }
-    json_decref(r->messages);
-    r->messages = messages;
-    return true;
-}
-
 static bool fill_thinking(chat_switch thinking, serve_request *r) {
     static const char name[] = "enable_thinking";
     if (thinking == CHAT_AUTO || r->kind != SERVE_CHAT) return true;
@@ -206,6 +188,7 @@ bool serve_presets_apply(const serve_presets *p, serve_request *r, serve_error *
     fill_sampling(&o->sampling, &r->sampling);
     if (r->max_tokens < 0) r->max_tokens = o->max_tokens;
     const bool ok = replace_model(o->model.dir, r) && fill_cache(&o->model, r) &&
-                    fill_system(o->transcript.system, r) && fill_thinking(o->thinking, r);
+                    serve_request_add_system(r, o->transcript.system) &&
+                    fill_thinking(o->thinking, r);
     return ok || reject_no_memory(e);
 }

@@ -135,6 +135,9 @@ typedef struct serve_request {
 
 void serve_request_init(serve_request *r);
 void serve_request_free(serve_request *r);
+/* Puts a system prompt before the messages of a chat, unless it is NULL or they begin with one. The
+ * body of the request stays unchanged. Returns false if memory runs out. */
+bool serve_request_add_system(serve_request *r, const char *system);
 
 /* ---- an answer ---- */
 

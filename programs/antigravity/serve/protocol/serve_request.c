@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Defaults of a request, and its release. */
+/* Defaults of a request, its release, and system prompts that the client does not send. */
+#include "../../support/json_out.h"
 #include "../threads/account.h"
 #include "protocol.h"
 
 #include <math.h>
+#include <string.h>
 
 void serve_request_init(serve_request *r) {
     *r = (serve_request){
@@ -62,4 +64,22 @@ const char *serve_finish_reason(serve_finish f) {
     /* Cancelled answers are truncated, as by a limit. */
     if (f == SERVE_FINISH_LENGTH || f == SERVE_FINISH_CANCELLED) return "length";
     return f == SERVE_FINISH_CALLS ? "tool_calls" : "stop";
+}
+
+bool serve_request_add_system(serve_request *r, const char *system) {
+    const json_t *first = json_array_get(r->messages, 0);
+    const char *role = json_string_value(json_object_get(first, "role"));
+    if (!system || r->kind != SERVE_CHAT || !first) return true;
+    if (role && (!strcmp(role, "system") || !strcmp(role, "developer"))) return true;
+    json_t *messages = json_copy(r->messages);
+    json_t *message = JSON_OBJECT({"role", json_string("system")},
+                                  {"content", json_text(system, strlen(system))});
+    if (!messages || json_array_insert_new(messages, 0, message) != 0) {
+        if (!messages) json_decref(message);
+        json_decref(messages);
+        return false;
+    }
+    json_decref(r->messages);
+    r->messages = messages;
+    return true;
 }
