@@ -76,7 +76,7 @@ check_debs() {
 }
 
 check_site() {
-    tar -xzOf "dist/antigravity-$version-site.tar.gz" html/index.html | grep -q '<title>' || die "the site has no index.html"
+    grep -q '<title>' <<<"$(tar -xzOf "dist/antigravity-$version-site.tar.gz" html/index.html)" || die "the site has no index.html"
 }
 
 pack_site() {

@@ -21,14 +21,14 @@ has() { command -v "$1"; }
 has_module() { has pkg-config && pkg-config --exists "$1"; }
 has_nginx() { has nginx || [ -x /usr/sbin/nginx ]; }
 has_any() { has "$1" || has "$2"; }
-has_clang_format() { { clang-format-14 --version || clang-format --version; } | grep -q 'version 14\.'; }
+has_clang_format() { grep -q 'version 14\.' <<<"$(clang-format-14 --version || clang-format --version)"; }
 has_python_module() { python3 -c "import $1" || /usr/bin/python3 -c "import $1"; }
-has_library() { { ldconfig -p || /sbin/ldconfig -p; } | grep -q "$1"; }
+has_library() { grep -q "$1" <<<"$(ldconfig -p || /sbin/ldconfig -p)"; }
 has_opencl_driver() { compgen -G '/etc/OpenCL/vendors/*.icd'; }
 compiles() { printf '%s\n' "$2" | "$1" -x c -fsyntax-only -; }
 # shellcheck disable=SC2086 # The flags are words.
 links() { echo 'int main(void) { return 0; }' | $1 -x c -o /dev/null -; }
-available() { apt-cache show --no-all-versions "$1" 2>/dev/null | grep -q '^Filename:'; }
+available() { grep -q '^Filename:' <<<"$(apt-cache show --no-all-versions "$1" 2>/dev/null)"; }
 
 need_basics() {
     need gcc has cc

@@ -39,7 +39,7 @@ pack_arch() {
 # check_arch ARCH PROGRAM: it is static, says what it lacks and tells a story.
 check_arch() {
     local run=("$2") log=build/log/static-$1-run.log
-    if LC_ALL=C readelf -lW "$2" | grep -q INTERP; then die "$2 is not static"; fi
+    if grep -q INTERP <<<"$(LC_ALL=C readelf -lW "$2")"; then die "$2 is not static"; fi
     if [ "$1" != "$(uname -m)" ]; then
         command -v "qemu-$1-static" >/dev/null || return 0
         run=("qemu-$1-static" "$2")

@@ -19,6 +19,10 @@ has() {
     }
 }
 
+# offers PATTERN COMMAND...: whether a line of the command's output matches. In a pipe the command could fail because grep
+# ends at the first match.
+offers() { grep -qE -- "$1" <<<"$("${@:2}")"; }
+
 # options COMMAND: the long options in its help.
 options() {
     # shellcheck disable=SC2086 # A command may be two words.
@@ -32,7 +36,7 @@ check_man() {
     local page=$work/page.1 name=antigravity${1:+ }$1
     # shellcheck disable=SC2086
     "$program" --help=man $1 >"$page"
-    grep -A 1 -x '.SH NAME' "$page" | grep -qE "^${name// /\\\\-} \\\\- .{8}" || fail "the page of '$name' has no name"
+    offers "^${name// /\\\\-} \\\\- .{8}" grep -A 1 -x '.SH NAME' "$page" || fail "the page of '$name' has no name"
     comm -23 <(options "$1") <(sed -n '/^.SH OPTIONS/,/^.SH EX/p' "$page" | sed -nE '/^\\fB/s/\\-/-/gp' | long_options) >"$work/missing"
     [ ! -s "$work/missing" ] || fail "the page of '$name' lacks $(<"$work/missing")"
     has man || return 0
@@ -69,18 +73,18 @@ check_shell() {
         comm -3 <(options "$command" | grep -vxE -e '--(help|version)') <(grep -vxE -e '--(help|version)' "$work/offered") >"$work/differ"
         [ ! -s "$work/differ" ] || fail "$shell: options of '$command' differ: $(<"$work/differ")"
     done
-    "complete_$shell" '' | grep -qx generate || fail "$shell does not offer the command generate"
-    "complete_$shell" eval '' | grep -qx ppl || fail "$shell does not offer the measure ppl"
+    offers '^generate$' "complete_$shell" '' || fail "$shell does not offer the command generate"
+    offers '^ppl$' "complete_$shell" eval '' || fail "$shell does not offer the measure ppl"
 }
 
 mapfile -t commands < <("$program" --help=commands)
 for name in chat 'eval ppl' rm; do
-    printf '%s\n' "${commands[@]}" | grep -qx "$name" || fail "the list of commands lacks '$name'"
+    offers "^$name\$" printf '%s\n' "${commands[@]}" || fail "the list of commands lacks '$name'"
 done
 check_man ''
 for name in "${commands[@]}"; do check_man "$name"; done
 for name in bash zsh fish; do check_shell "$name"; done
-complete_bash generate --weights = q5 | grep -qx q5_k || fail "bash does not complete --weights=q5"
+offers '^q5_k$' complete_bash generate --weights = q5 || fail "bash does not complete --weights=q5"
 if has fish >/dev/null; then
-    complete_fish generate --snapkv-pool '' | grep -qx avg || fail "fish does not offer the values of --snapkv-pool"
+    offers '^avg$' complete_fish generate --snapkv-pool '' || fail "fish does not offer the values of --snapkv-pool"
 fi
