@@ -513,6 +513,15 @@ static void only_the_final_message_is_constrained(void **state) {
     assert_int_equal(ag_chat_constrain_content(c, vocab, &p, &none, NULL), AG_OK);
     assert_null(none);
     ag_chat_destroy(c);
+    /* A tool that no grammar can name does not reject the constraint of the content. */
+    c = chat_of(
+        f, "[{'role': 'user', 'content': 'a'}]",
+        "[{\"type\": \"function\", \"function\": {\"name\": \"my tool\", \"parameters\": {}}}]");
+    ag_constraint *x;
+    assert_int_equal(ag_chat_constrain_content(c, vocab, &p, &x, NULL), AG_OK);
+    assert_non_null(x);
+    ag_constraint_destroy(x);
+    ag_chat_destroy(c);
     ag_constraint_vocab_destroy(vocab);
     ag_chat_format_destroy(f);
     ag_chat_format_destroy(other);

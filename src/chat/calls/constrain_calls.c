@@ -126,6 +126,10 @@ ag_status ag_chat_constrain_content(const ag_chat *c, const ag_constraint_vocab 
     if (st == AG_OK && part.len) {
         const bool has_tools = c->tools && !c->no_calls;
         st = has_tools ? create_with_tools(&x, out) : create(&x, NULL, out);
+        if (has_tools && st != AG_OK && !is_other_failure(st)) {
+            x.params.loose = NULL; /* without calls, which cannot be constrained */
+            st = create(&x, NULL, out);
+        }
     }
     ag_text_free(&part);
     return st;
