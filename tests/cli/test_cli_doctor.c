@@ -173,6 +173,11 @@ static void explains_drivers_without_devices(void **state) {
     assert_says(r.out, "the driver rusticl.icd offers no GPU of Intel: AG_OPENCL_LIBRARY: ");
     assert_does_not_say(r.out, "group");
     cli_free(&r);
+    unsetenv("RUSTICL_ENABLE");
+    add_driver("intel.icd");
+    r = doctor();
+    assert_says(r.out, "the driver intel.icd offers no GPU of Intel: AG_OPENCL_LIBRARY: ");
+    cli_free(&r);
 }
 
 /* Root may open any node, so the node here leads nowhere. */

@@ -12,17 +12,18 @@ typedef struct gpu_kind {
     const char *id; /* PCI vendor, or driver of a chip that is not on PCI */
     const char *name;
     const char *driver;  /* file in /etc/OpenCL/vendors */
-    const char *package; /* Debian's package of that driver */
+    const char *own;     /* the vendor's driver where `driver` is Mesa's; NULL: none */
+    const char *package; /* Debian's package of `driver` */
     const char *rusticl; /* value of RUSTICL_ENABLE; NULL: the driver is not Mesa's */
 } gpu_kind;
 
 static const gpu_kind kinds[] = {
-    {"0x10de", "NVIDIA", "nvidia.icd", "nvidia-opencl-icd", NULL},
-    {"0x1002", "AMD", "rusticl.icd", "mesa-opencl-icd", "radeonsi"},
-    {"0x8086", "Intel", "rusticl.icd", "mesa-opencl-icd", "iris"},
-    {"msm", "Qualcomm Adreno", "rusticl.icd", "mesa-opencl-icd", "freedreno"},
-    {"panfrost", "Arm Mali", "rusticl.icd", "mesa-opencl-icd", "panfrost"},
-    {"panthor", "Arm Mali", "rusticl.icd", "mesa-opencl-icd", "panfrost"},
+    {"0x10de", "NVIDIA", "nvidia.icd", NULL, "nvidia-opencl-icd", NULL},
+    {"0x1002", "AMD", "rusticl.icd", "amdocl64.icd", "mesa-opencl-icd", "radeonsi"},
+    {"0x8086", "Intel", "rusticl.icd", "intel.icd", "mesa-opencl-icd", "iris"},
+    {"msm", "Qualcomm Adreno", "rusticl.icd", NULL, "mesa-opencl-icd", "freedreno"},
+    {"panfrost", "Arm Mali", "rusticl.icd", NULL, "mesa-opencl-icd", "panfrost"},
+    {"panthor", "Arm Mali", "rusticl.icd", NULL, "mesa-opencl-icd", "panfrost"},
 };
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -81,20 +82,26 @@ static void visit_node(probe *p, const char *path) {
     if (access(path, R_OK | W_OK) != 0) snprintf(p->closed_node, PATH_MAX, "%s", path);
 }
 
+static bool is_installed(const char *root, const char *driver) {
+    char icd[PATH_MAX];
+    snprintf(icd, sizeof icd, "%s/etc/OpenCL/vendors/%s", root, driver);
+    return access(icd, F_OK) == 0;
+}
+
 static void advise_on_kind(json_t **list, const char *root, const gpu_kind *k,
                            const backend_entry *opencl) {
-    char icd[PATH_MAX];
-    snprintf(icd, sizeof icd, "%s/etc/OpenCL/vendors/%s", root, k->driver);
     const char *enabled = getenv("RUSTICL_ENABLE");
-    if (access(icd, F_OK) != 0) {
+    const bool has_own = k->own && is_installed(root, k->own);
+    if (!has_own && !is_installed(root, k->driver)) {
         advise(list, "opencl", "a GPU of %s has no OpenCL driver: sudo apt install %s%s%s%s",
                k->name, k->package, " ocl-icd-libopencl1",
                k->rusticl ? "; then set RUSTICL_ENABLE=" : "", k->rusticl ? k->rusticl : "");
-    } else if (k->rusticl && !(enabled && strstr(enabled, k->rusticl))) {
+    } else if (!has_own && k->rusticl && !(enabled && strstr(enabled, k->rusticl))) {
         advise(list, "opencl", "a GPU of %s is off in Mesa's driver: set RUSTICL_ENABLE=%s",
                k->name, k->rusticl);
     } else {
-        advise(list, "opencl", "the driver %s offers no GPU of %s: %s", k->driver, k->name,
+        advise(list, "opencl", "the driver %s offers no GPU of %s: %s",
+               has_own ? k->own : k->driver, k->name,
                opencl->no_devices ? opencl->no_devices : "only other devices");
     }
 }
