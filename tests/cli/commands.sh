@@ -28,6 +28,7 @@ export -n XDG_DATA_HOME XDG_CACHE_HOME XDG_STATE_HOME
 mkdir -p "$work/bin" "$HOME" "$ANTIGRAVITY_MODELS"
 : >"$servers"
 PATH=$work/bin:$PATH
+export LD_LIBRARY_PATH=$HOME/.local/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} # for a build of the shared library
 
 status=0
 fail() {

@@ -8,6 +8,8 @@
 #include "support/named_backend.h"
 #include "support/serving_demo.h"
 
+#include <time.h>
+
 enum { N = 4, TOKENS = 24 };
 
 static ag_serving_params params;
@@ -63,6 +65,36 @@ static int stop_wide(void **state) {
     return stop(state);
 }
 
+static atomic_bool is_held, may_continue;
+
+static ag_status wait_for_requests(ag_serving *s, ag_serving_job *job, ag_error *err) {
+    const struct timespec pause = {.tv_nsec = 1000000};
+    (void)s, (void)job, (void)err;
+    atomic_store(&is_held, true);
+    while (!atomic_load(&may_continue)) nanosleep(&pause, NULL);
+    return AG_OK;
+}
+
+static void *hold_engine(void *user) {
+    ag_serving_job job = {.run = wait_for_requests};
+    (void)user;
+    ag_serving_run_job(serving, &job, NULL);
+    return NULL;
+}
+
+/* Sends all requests before the engine begins any. */
+static void send_together(ag_request_params *p) {
+    const struct timespec pause = {.tv_nsec = 1000000};
+    pthread_t thread;
+    atomic_store(&is_held, false);
+    atomic_store(&may_continue, false);
+    assert_int_equal(pthread_create(&thread, NULL, hold_engine, NULL), 0);
+    while (!atomic_load(&is_held)) nanosleep(&pause, NULL);
+    for (size_t i = 0; i < N; i++) send_request(&clients[i], &p[i]);
+    atomic_store(&may_continue, true);
+    pthread_join(thread, NULL);
+}
+
 /* Sampled and greedy answers, and one with logprobs, whose tokens are chosen on the host. */
 static void wide_steps_choose_tokens_on_the_device(void **state) {
     (void)state;
@@ -82,7 +114,7 @@ static void wide_steps_choose_tokens_on_the_device(void **state) {
     }
     assert_true(count_launches("take_best") >= 3 * (TOKENS - 2));
     ag_serving_get_stats(serving, &before);
-    for (size_t i = 0; i < N; i++) send_request(&clients[i], &p[i]);
+    send_together(p);
     for (size_t i = 0; i < N; i++) {
         finish(&clients[i], AG_OK);
         same_answer(&clients[i].answers[0], &alone[i].answers[0], i);
