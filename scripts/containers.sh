@@ -18,7 +18,9 @@ make_base() {
     local id
     [ -e "$work/base.tar" ] || {
         say "Making a minimal Debian 12"
-        quietly containers-base mmdebstrap --variant=minbase bookworm "$work/base.part" && mv "$work/base.part" "$work/base.tar"
+        quietly containers-base mmdebstrap --format=tar --variant=minbase bookworm "$work/base.part" ||
+            die "mmdebstrap failed"
+        mv "$work/base.part" "$work/base.tar"
     }
     id=$(in_store from scratch)
     quietly containers-import in_store add "$id" "$work/base.tar" /

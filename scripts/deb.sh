@@ -21,7 +21,7 @@ need() {
     done
 }
 
-# offline COMMAND...
+# offline COMMAND...: without network
 offline() { unshare --map-root-user --net "$@"; }
 
 # unpack FOLDER: the commit without debian/ as the original archive, and the tree to build.
@@ -79,7 +79,7 @@ build_packages() {
     quietly deb-lintian lintian --fail-on error,warning "$deb"/first/*.changes
     check_abi
     mkdir -p dist
-    rm -f dist/*antigravity*{.deb,.dsc,.changes,.buildinfo,.tar.*}
+    rm -f dist/*antigravity*{.deb,.dsc,.changes,.buildinfo} dist/antigravity_*.tar.*
     find "$deb/first" -maxdepth 1 -type f -exec cp {} dist/ \;
     ls dist/*.deb
 }

@@ -105,4 +105,4 @@ check_site
 tools/sbom.py "$version" "$(git rev-parse HEAD)" "$SOURCE_DATE_EPOCH" --sources build/deps-source dist/* >"build/release-files/sbom"
 mv build/release-files/sbom "dist/antigravity-$version.spdx.json"
 (cd dist && sha256sum -- * >SHA256SUMS && sha256sum --quiet -c SHA256SUMS)
-say "dist/ has the release $version. To publish it: twine upload dist/libantigravity-*; attach the other files to the tag's page"
+say "dist/ has the release $version. To publish it: twine upload dist/libantigravity-$version*.whl dist/libantigravity-$version.tar.gz; attach the other files to the tag's page"

@@ -159,7 +159,7 @@ case "${1:-}" in
 *) die "usage: scripts/setup.sh [--tests | --all | --packages]" ;;
 esac
 install_missing
-if [ "${1:-}" = --all ]; then
+if [[ ${1:-} =~ ^--(all|packages)$ ]]; then
     need_clang_runtime
     install_missing
 fi
