@@ -85,7 +85,9 @@ static int unknown_command(const char *name) {
 
 static int run_command(const command *c, int argc, char **argv) {
     output_command(c->name);
-    options_set_summary(c->summary ? c->summary : "");
+    const command *of = c;
+    while (!of->summary) of--; /* an alias of that command */
+    options_set_summary(of->summary);
     return output_finish(c->run(argc, argv));
 }
 

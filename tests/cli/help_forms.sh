@@ -83,6 +83,7 @@ for name in chat 'eval ppl' rm; do
 done
 check_man ''
 for name in "${commands[@]}"; do check_man "$name"; done
+offers ' \\- .{8}' "$program" --help=man list || fail "the page of the alias 'list' has no description"
 for name in bash zsh fish; do check_shell "$name"; done
 offers '^q5_k$' complete_bash generate --weights = q5 || fail "bash does not complete --weights=q5"
 if has fish >/dev/null; then

@@ -106,6 +106,23 @@ static void lists_models_and_their_faults(void **state) {
     cli_free(&r);
 }
 
+static void says_where_models_would_be(void **state) {
+    (void)state;
+    const char *names[] = {"HOME", "XDG_DATA_HOME", "ANTIGRAVITY_MODELS"};
+    char *values[3];
+    for (size_t i = 0; i < 3; i++) {
+        values[i] = getenv(names[i]) ? strdup(getenv(names[i])) : NULL;
+        unsetenv(names[i]);
+    }
+    cli_result r = doctor();
+    for (size_t i = 0; i < 3; i++) {
+        if (values[i]) setenv(names[i], values[i], 1);
+        free(values[i]);
+    }
+    assert_says(r.out, "\nstore    none: set HOME or ANTIGRAVITY_MODELS\n");
+    cli_free(&r);
+}
+
 static void reports_limited_instruction_sets(void **state) {
     (void)state;
     setenv("AG_CPU_ISA", "common", 1);
@@ -196,10 +213,10 @@ static void names_group_of_closed_render_nodes(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, before_each, after_each)
     const struct CMUnitTest tests[] = {
-        TEST(describes_machine_as_json),          TEST(lists_models_and_their_faults),
-        TEST(reports_limited_instruction_sets),   TEST(names_packages_of_missing_drivers),
-        TEST(finds_gpus_of_phones_and_boards),    TEST(explains_drivers_without_devices),
-        TEST(names_group_of_closed_render_nodes),
+        TEST(describes_machine_as_json),         TEST(lists_models_and_their_faults),
+        TEST(reports_limited_instruction_sets),  TEST(says_where_models_would_be),
+        TEST(names_packages_of_missing_drivers), TEST(finds_gpus_of_phones_and_boards),
+        TEST(explains_drivers_without_devices),  TEST(names_group_of_closed_render_nodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -159,7 +159,8 @@ static int print_text(const checkup *c) {
     for (size_t i = 0; i < c->n_backends; i++) backend_entry_print(&c->backends[i]);
     print_list("driver", c->drivers, NULL);
     print_memory(&c->memory);
-    printf("store    %s, %zu models\n", c->store.path, c->store.n);
+    if (c->store.path[0]) printf("store    %s, %zu models\n", c->store.path, c->store.n);
+    else puts("store    none: set HOME or ANTIGRAVITY_MODELS");
     for (size_t i = 0; i < json_array_size(c->models); i++) {
         const json_t *row = json_array_get(c->models, i);
         snprintf(name, sizeof name, "%s", json_string_value(json_object_get(row, "name")));
