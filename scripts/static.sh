@@ -41,7 +41,11 @@ check_arch() {
     local run=("$2") log=build/log/static-$1-run.log
     if grep -q INTERP <<<"$(LC_ALL=C readelf -lW "$2")"; then die "$2 is not static"; fi
     if [ "$1" != "$(uname -m)" ]; then
-        command -v "qemu-$1-static" >/dev/null || return 0
+        command -v "qemu-$1-static" >/dev/null || {
+            [ -z "$with_golden" ] || die "qemu-$1-static is missing; scripts/setup.sh --all installs it"
+            say "$2 is not checked: qemu-$1-static is missing"
+            return 0
+        }
         run=("qemu-$1-static" "$2")
     fi
     quietly "static-$1-run" "${run[@]}" --version
