@@ -316,14 +316,19 @@ static ag_status put_opening(ag_call_writer *w, const char *s, size_t n) {
 
 static bool is_blank(const char *s) { return !s || s[ag_json_space_len(s, strlen(s))] == '\0'; }
 
+/* Writes the end of a header: the type of the content, which ends a group, and the mark. */
+static ag_status put_harmony_type(ag_call_writer *w) {
+    AG_TRY(ag_call_put_literal(w, "<|constrain|>"));
+    AG_TRY(ag_call_put(w, "\"json\")? "));
+    return ag_call_put_literal(w, "<|message|>");
+}
+
 /* Writes the rule `header`: the header of a call after the tool's name. */
 static ag_status put_harmony_header(ag_call_writer *w) {
     AG_TRY(ag_call_put(w, "header ::= ("));
     AG_TRY(ag_call_put_literal(w, "<|channel|>"));
     AG_TRY(ag_call_put(w, "(\"commentary\" | \"analysis\"))? (\" json\" | \" \"? "));
-    AG_TRY(ag_call_put_literal(w, "<|constrain|>"));
-    AG_TRY(ag_call_put(w, "\"json\")? "));
-    AG_TRY(ag_call_put_literal(w, "<|message|>"));
+    AG_TRY(put_harmony_type(w));
     return ag_call_put(w, "\n");
 }
 
@@ -392,9 +397,7 @@ static ag_status put_final(ag_call_writer *w, const char *content) {
     AG_TRY(ag_call_put(w, "final ::= "));
     AG_TRY(ag_call_put_literal(w, "<|channel|>final"));
     AG_TRY(ag_call_put(w, "(\" \"? "));
-    AG_TRY(ag_call_put_literal(w, "<|constrain|>"));
-    AG_TRY(ag_call_put(w, "\"json\")? "));
-    AG_TRY(ag_call_put_literal(w, "<|message|>"));
+    AG_TRY(put_harmony_type(w));
     AG_TRY(ag_call_put(w, content));
     return ag_call_put(w, "\n");
 }
