@@ -5,21 +5,21 @@
 
 #include <antigravity/tensor.h>
 
-/* Reference-counted byte counter: buffers add their size when created and subtract it when
- * freed. */
-typedef struct ag_byte_counter ag_byte_counter;
+/* State that the buffers of a memory share: a count of their bytes, and mappings of weights.
+ * Reference-counted: each buffer has a reference. */
+typedef struct ag_shared_pool ag_shared_pool;
 
-/* Creates a counter with one reference, the caller's; NULL if out of memory. */
-ag_byte_counter *ag_byte_counter_create(void);
-void ag_byte_counter_release(ag_byte_counter *c);
-size_t ag_byte_counter_get(const ag_byte_counter *c);
+/* Creates a pool with one reference, the caller's; NULL if out of memory. */
+ag_shared_pool *ag_shared_pool_create(void);
+void ag_shared_pool_release(ag_shared_pool *pool);       /* accepts NULL */
+size_t ag_shared_pool_bytes(const ag_shared_pool *pool); /* bytes of live buffers */
 
 /* Creates a zeroed buffer of `bytes` (> 0), visible to the host, at a fixed address.
  *   AG_USAGE_SCRATCH  heap, aligned to 64 bytes; nothing can be discarded
- *   AG_USAGE_WEIGHTS  pages; from 2 MiB on aligned to 2 MiB, with huge pages requested
+ *   AG_USAGE_WEIGHTS  full pages, huge ones where possible
  *   AG_USAGE_KV       ordinary pages, committed when first touched
- * counter is retained; NULL: bytes are not counted. *out is NULL after a failure. */
-ag_status ag_shared_buffer_create(size_t bytes, ag_usage usage, ag_byte_counter *counter,
+ * *out is NULL after a failure. */
+ag_status ag_shared_buffer_create(ag_shared_pool *pool, size_t bytes, ag_usage usage,
                                   ag_buffer **out, ag_error *err);
 
 #endif

@@ -58,9 +58,7 @@ void *ag_map_weights(size_t bytes) {
 void *ag_map_kv(size_t bytes) {
     const size_t rounded = round_up(bytes);
     void *p = map_aligned(rounded, ag_page_size(), MAP_NORESERVE);
-#ifdef MADV_NOHUGEPAGE
-    if (p) (void)madvise(p, rounded, MADV_NOHUGEPAGE);
-#endif
+    if (p) ag_pages_prefer_small(p, rounded);
     return p;
 }
 
@@ -95,6 +93,14 @@ void ag_pages_prefer_huge(void *p, size_t bytes) {
     const size_t head = (AG_HUGE_PAGE - (uintptr_t)p % AG_HUGE_PAGE) % AG_HUGE_PAGE;
     if (bytes < head + AG_HUGE_PAGE) return;
     (void)madvise((char *)p + head, (bytes - head) / AG_HUGE_PAGE * AG_HUGE_PAGE, MADV_HUGEPAGE);
+#else
+    (void)p, (void)bytes;
+#endif
+}
+
+void ag_pages_prefer_small(void *p, size_t bytes) {
+#ifdef MADV_NOHUGEPAGE
+    (void)madvise(p, bytes, MADV_NOHUGEPAGE);
 #else
     (void)p, (void)bytes;
 #endif

@@ -33,6 +33,8 @@ void ag_pages_drop(void *data, size_t begin, size_t end);
 /* Asks for huge pages where full ones fit into [p, p + bytes): scratch memory that is read again
  * and again. */
 void ag_pages_prefer_huge(void *p, size_t bytes);
+/* Asks for small pages in [p, p + bytes), which begins on a page. */
+void ag_pages_prefer_small(void *p, size_t bytes);
 /* Turns the small pages of [p, p + AG_HUGE_PAGE), p aligned to it, into a huge one (Linux 6.1). If
  * the page is given back later, small pages take its place. */
 void ag_pages_collapse(void *p);

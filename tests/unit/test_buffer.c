@@ -96,10 +96,24 @@ static void copies_unmapped_buffers_through_their_ops(void **state) {
     assert_int_equal(ag_buffer_discard(&buf, 0, 64), 0);
 }
 
+static ag_shared_pool *pool; /* the shared buffers of the tests use it */
+
+static int make_pool(void **state) {
+    (void)state;
+    pool = ag_shared_pool_create();
+    return pool ? 0 : -1;
+}
+
+static int release_pool(void **state) {
+    (void)state;
+    ag_shared_pool_release(pool);
+    return 0;
+}
+
 static void rejects_copies_past_the_end(void **state) {
     (void)state;
     ag_buffer *buf;
-    assert_int_equal(ag_shared_buffer_create(100, AG_USAGE_SCRATCH, NULL, &buf, NULL), AG_OK);
+    assert_int_equal(ag_shared_buffer_create(pool, 100, AG_USAGE_SCRATCH, &buf, NULL), AG_OK);
     char bytes[101] = {1};
     ag_error err;
     assert_int_equal(ag_buffer_upload(buf, 0, bytes, 101, &err), AG_INVALID);
@@ -121,11 +135,9 @@ static void every_usage_is_zeroed_and_aligned(void **state) {
     for (int usage = AG_USAGE_SCRATCH; usage <= AG_USAGE_KV; usage++) {
         for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
             ag_buffer *buf;
-            assert_int_equal(ag_shared_buffer_create(sizes[i], usage, NULL, &buf, NULL), AG_OK);
+            assert_int_equal(ag_shared_buffer_create(pool, sizes[i], usage, &buf, NULL), AG_OK);
             unsigned char *p = ag_buffer_map(buf);
-            size_t alignment = usage == AG_USAGE_SCRATCH                            ? 64
-                               : usage == AG_USAGE_WEIGHTS && sizes[i] >= (2 << 20) ? 2 << 20
-                                                                                    : 4096;
+            size_t alignment = usage == AG_USAGE_SCRATCH ? 64 : 4096;
             assert_int_equal((uintptr_t)p % alignment, 0);
             assert_true(ag_buffer_is_mapped(buf));
             for (size_t k = 0; k < sizes[i]; k++) {
@@ -141,10 +153,10 @@ static void huge_sizes_fail_with_nomem(void **state) {
     (void)state;
     for (int usage = AG_USAGE_SCRATCH; usage <= AG_USAGE_KV; usage++) {
         ag_buffer *buf = (ag_buffer *)&usage;
-        assert_int_equal(ag_shared_buffer_create(SIZE_MAX - 5, usage, NULL, &buf, NULL), AG_NOMEM);
+        assert_int_equal(ag_shared_buffer_create(pool, SIZE_MAX - 5, usage, &buf, NULL), AG_NOMEM);
         assert_null(buf);
         if (usage == AG_USAGE_SCRATCH) continue; /* the sanitizers' malloc would abort */
-        assert_int_equal(ag_shared_buffer_create(SIZE_MAX / 2, usage, NULL, &buf, NULL), AG_NOMEM);
+        assert_int_equal(ag_shared_buffer_create(pool, SIZE_MAX / 2, usage, &buf, NULL), AG_NOMEM);
         assert_null(buf);
     }
 }
@@ -153,7 +165,7 @@ static void discard_returns_pages_to_the_system(void **state) {
     (void)state;
     size_t page = (size_t)sysconf(_SC_PAGESIZE), n = 32 << 20;
     ag_buffer *buf;
-    assert_int_equal(ag_shared_buffer_create(n, AG_USAGE_KV, NULL, &buf, NULL), AG_OK);
+    assert_int_equal(ag_shared_buffer_create(pool, n, AG_USAGE_KV, &buf, NULL), AG_OK);
     ag_memory_usage empty, full, after;
     bool measured = ag_process_memory(&empty) == AG_OK;
     unsigned char *p = ag_buffer_map(buf);
@@ -183,7 +195,7 @@ static void discard_includes_the_last_page(void **state) {
     (void)state;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     ag_buffer *buf;
-    assert_int_equal(ag_shared_buffer_create(page + 10, AG_USAGE_KV, NULL, &buf, NULL), AG_OK);
+    assert_int_equal(ag_shared_buffer_create(pool, page + 10, AG_USAGE_KV, &buf, NULL), AG_OK);
     memset(ag_buffer_map(buf), 1, page + 10);
     assert_int_equal(ag_buffer_discard(buf, page, 9), 0);
     assert_int_equal(ag_buffer_discard(buf, page, 10), page);
@@ -229,6 +241,52 @@ static void rejects_mapping_of_non_files(void **state) {
     assert_non_null(strstr(err.msg, "closed"));
 }
 
+static ag_buffer *make_weights(ag_shared_pool *of, size_t bytes) {
+    ag_buffer *buf;
+    assert_int_equal(ag_shared_buffer_create(of, bytes, AG_USAGE_WEIGHTS, &buf, NULL), AG_OK);
+    return buf;
+}
+
+/* A huge page can hold parts of two matrices only if these lie side by side. */
+static void weights_lie_side_by_side(void **state) {
+    (void)state;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), n = (3 << 20) + 5;
+    const size_t pages = (n + page - 1) / page * page;
+    ag_shared_pool *own = ag_shared_pool_create();
+    ag_buffer *bufs[50]; /* more than a mapping holds */
+    size_t n_adjacent = 0;
+    for (size_t i = 0; i < 50; i++) {
+        bufs[i] = make_weights(own, n);
+        memset(ag_buffer_map(bufs[i]), (int)i + 1, n);
+        if (i && (char *)ag_buffer_map(bufs[i]) == (char *)ag_buffer_map(bufs[i - 1]) + pages)
+            n_adjacent++;
+    }
+    assert_true(n_adjacent >= 47);
+    ag_shared_pool_release(own); /* weights outlive it */
+    for (size_t i = 0; i < 50; i += 2) ag_buffer_release(&bufs[i]);
+    for (size_t i = 1; i < 50; i += 2) {
+        const unsigned char *p = ag_buffer_map(bufs[i]);
+        assert_int_equal(p[0], i + 1);
+        assert_int_equal(p[n - 1], i + 1);
+        ag_buffer_release(&bufs[i]);
+    }
+}
+
+static void released_weights_return_their_pages(void **state) {
+    (void)state;
+    const size_t n = 20 << 20;
+    ag_buffer *first = make_weights(pool, n), *second = make_weights(pool, n);
+    ag_memory_usage full, after;
+    memset(ag_buffer_map(first), 1, n);
+    memset(ag_buffer_map(second), 2, n);
+    const bool measured = ag_process_memory(&full) == AG_OK;
+    ag_buffer_release(&first);
+    ag_process_memory(&after);
+    if (measured) assert_true(after.anonymous + n * 8 / 10 <= full.anonymous);
+    assert_int_equal(((unsigned char *)ag_buffer_map(second))[n - 1], 2);
+    ag_buffer_release(&second);
+}
+
 static void recovers_from_any_failed_allocation(void **state) {
     (void)state;
     FILE *file = tmpfile();
@@ -238,14 +296,16 @@ static void recovers_from_any_failed_allocation(void **state) {
     failing_allocator f;
     for (size_t n = 0;; n++) {
         failing_install(&f, n);
-        ag_buffer *heap, *pages, *mapped;
-        ag_shared_buffer_create(100, AG_USAGE_SCRATCH, NULL, &heap, NULL);
-        ag_shared_buffer_create(100, AG_USAGE_WEIGHTS, NULL, &pages, NULL);
+        ag_buffer *heap = NULL, *pages = NULL, *mapped = NULL;
+        ag_shared_pool *own = ag_shared_pool_create();
+        if (own) ag_shared_buffer_create(own, 100, AG_USAGE_SCRATCH, &heap, NULL);
+        if (own) ag_shared_buffer_create(own, 100, AG_USAGE_WEIGHTS, &pages, NULL);
         ag_mapped_buffer_open(fileno(file), 1, "tmpfile", &mapped, NULL);
-        assert_int_equal(!heap + !pages + !mapped, f.failed);
+        assert_int_equal(own ? !heap + !pages + !mapped : 1, f.failed);
         ag_buffer_release(&heap);
         ag_buffer_release(&pages);
         ag_buffer_release(&mapped);
+        ag_shared_pool_release(own);
         ag_set_allocator(NULL);
         assert_int_equal(f.in_use, 0);
         if (!f.failed) break;
@@ -265,7 +325,9 @@ int main(void) {
         cmocka_unit_test(discard_includes_the_last_page),
         cmocka_unit_test(maps_files_read_only),
         cmocka_unit_test(rejects_mapping_of_non_files),
+        cmocka_unit_test(weights_lie_side_by_side),
+        cmocka_unit_test(released_weights_return_their_pages),
         cmocka_unit_test(recovers_from_any_failed_allocation),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_pool, release_pool);
 }

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "memory/weight_arena.h"
+
+#include "core/alloc.h"
+#include "platform/map.h"
+
+#include <stdatomic.h>
+
+/* Weights from OWN_BYTES on have a mapping of their own. The first SMALL_BYTES of a memory have
+ * small pages: a small model would fill its last huge page to a part only. */
+enum { ARENA_BYTES = 128 << 20, OWN_BYTES = 32 << 20, SMALL_BYTES = 8 << 20 };
+
+struct ag_weight_arena {
+    unsigned char *data;
+    size_t used;
+    atomic_size_t refs; /* weights, and the list whose current arena this is */
+};
+
+static void release(ag_weight_arena *arena) {
+    if (!arena || atomic_fetch_sub_explicit(&arena->refs, 1, memory_order_acq_rel) != 1) return;
+    ag_unmap(arena->data, ARENA_BYTES);
+    ag_free(arena);
+}
+
+void ag_weight_arenas_init(ag_weight_arenas *all) {
+    *all = (ag_weight_arenas){.current = NULL};
+    ag_mutex_init(&all->mutex);
+}
+
+void ag_weight_arenas_finish(ag_weight_arenas *all) {
+    release(all->current);
+    ag_mutex_destroy(&all->mutex);
+}
+
+static ag_weight_arena *create(bool is_first) {
+    ag_weight_arena *arena = ag_malloc(sizeof *arena);
+    unsigned char *data = ag_map_weights(ARENA_BYTES);
+    if (!arena || !data) {
+        if (data) ag_unmap(data, ARENA_BYTES);
+        ag_free(arena);
+        return NULL;
+    }
+    if (is_first) ag_pages_prefer_small(data, SMALL_BYTES);
+    *arena = (ag_weight_arena){.data = data};
+    atomic_init(&arena->refs, 1);
+    return arena;
+}
+
+/* Makes room for `bytes`, full pages. Returns false without memory. */
+static bool make_room(ag_weight_arenas *all, size_t bytes) {
+    if (all->current && ARENA_BYTES - all->current->used >= bytes) return true;
+    ag_weight_arena *next = create(!all->has_arena);
+    if (!next) return false;
+    release(all->current);
+    all->current = next;
+    all->has_arena = true;
+    return true;
+}
+
+unsigned char *ag_weight_alloc(ag_weight_arenas *all, size_t bytes, ag_weight_arena **arena) {
+    *arena = NULL;
+    if (bytes >= OWN_BYTES) return ag_map_weights(bytes);
+    const size_t page = ag_page_size(), rounded = (bytes + page - 1) / page * page;
+    unsigned char *data = NULL;
+    ag_mutex_lock(&all->mutex);
+    if (make_room(all, rounded)) {
+        ag_weight_arena *from = all->current;
+        data = from->data + from->used;
+        from->used += rounded;
+        atomic_fetch_add_explicit(&from->refs, 1, memory_order_relaxed);
+        *arena = from;
+    }
+    ag_mutex_unlock(&all->mutex);
+    return data;
+}
+
+void ag_weight_free(ag_weight_arena *arena, unsigned char *data, size_t bytes) {
+    (void)ag_pages_discard(data, bytes, 0, bytes);
+    release(arena);
+}

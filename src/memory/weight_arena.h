@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Mappings that the weights of a memory share. A huge page then holds the end of one matrix and the
+ * beginning of the next; in a mapping for each matrix, ends would have small pages. */
+#ifndef AG_MEMORY_WEIGHT_ARENA_H
+#define AG_MEMORY_WEIGHT_ARENA_H
+
+#include "platform/thread.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct ag_weight_arena ag_weight_arena; /* one mapping */
+
+typedef struct ag_weight_arenas {
+    ag_mutex mutex;
+    ag_weight_arena *current; /* where the next weights go; NULL: a new one */
+    bool has_arena;           /* one was made before */
+} ag_weight_arenas;
+
+void ag_weight_arenas_init(ag_weight_arenas *all);
+void ag_weight_arenas_finish(ag_weight_arenas *all); /* weights may outlive it */
+
+/* Returns zeroed pages for `bytes` of weights; NULL without memory. *arena is where they lie; NULL
+ * if they have a mapping of their own, for ag_unmap(). Thread-safe. */
+unsigned char *ag_weight_alloc(ag_weight_arenas *all, size_t bytes, ag_weight_arena **arena);
+/* Gives pages of an arena back. The address space of an arena is given back with its last weights.
+ */
+void ag_weight_free(ag_weight_arena *arena, unsigned char *data, size_t bytes);
+
+#endif
