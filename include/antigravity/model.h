@@ -179,9 +179,9 @@ AG_API const ag_model_info *ag_model_get_info(const ag_model *m);
 AG_API void ag_model_list_ops(const ag_model *m, ag_op_fn fn, void *user);
 /* Starts timing: adds the seconds of each operation of later passes to seconds[i], where i counts
  * as ag_model_list_ops() lists them. `seconds` is borrowed until the next call; NULL stops timing.
- * An ADD and the NORM of its sum that run as one operation count as the ADD. On a device, passes
- * take longer while they are timed: the queue is finished after each operation, and steps of one
- * launch are off. */
+ * An ADD and the NORM of its sum that run as one operation count as the ADD, two PRODUCTS and their
+ * GATE as the PRODUCTS. On a device, passes take longer while they are timed: the queue is finished
+ * after each operation, and steps of one launch are off. */
 AG_API void ag_model_time_ops(ag_model *m, double *seconds);
 /* Experts that a row of a pass chose in a layer. Pointers are valid during the call. */
 typedef struct ag_chosen_experts {

@@ -113,18 +113,25 @@ ag_status ag_matmul_slice(ag_backend *be, ag_tensor *y, const ag_tensor *x, cons
     return be->ops->matmul_transposed(be, y, x, &rows);
 }
 
-ag_status ag_matmul_group(ag_backend *be, ag_tensor *const y[], const ag_tensor *x,
-                          const ag_tensor *const w[], size_t n) {
-    if (n == 0 || n > AG_MATMUL_GROUP_MAX) {
-        return AG_FAIL(&be->err, INVALID, "a group has %zu products; it may have 1 to %d", n,
-                       AG_MATMUL_GROUP_MAX);
-    }
+/* Checks the products of a group and shows their rows to the observer. */
+static ag_status begin_group(ag_backend *be, ag_tensor *const y[], const ag_tensor *x,
+                             const ag_tensor *const w[], size_t n) {
     for (size_t i = 0; i < n; i++) {
         AG_TRY(check_transposed(be, y[i], x, w[i]));
         for (size_t j = 0; j < i; j++) AG_TRY(ag_check_no_overlap(be, y[i], "y[i]", y[j], "y[j]"));
     }
     for (size_t i = 0; i < n && be->observe; i++)
         be->observe(be->observe_user, x, 0, ag_shape_rows(&x->shape), w[i]);
+    return AG_OK;
+}
+
+ag_status ag_matmul_group(ag_backend *be, ag_tensor *const y[], const ag_tensor *x,
+                          const ag_tensor *const w[], size_t n) {
+    if (n == 0 || n > AG_MATMUL_GROUP_MAX) {
+        return AG_FAIL(&be->err, INVALID, "a group has %zu products; it may have 1 to %d", n,
+                       AG_MATMUL_GROUP_MAX);
+    }
+    AG_TRY(begin_group(be, y, x, w, n));
     if (be->ops->matmul_group) return be->ops->matmul_group(be, y, x, w, n);
     for (size_t i = 0; i < n; i++) AG_TRY(be->ops->matmul_transposed(be, y[i], x, w[i]));
     return AG_OK;
@@ -238,6 +245,17 @@ ag_status ag_silu_mul(ag_backend *be, ag_tensor *a, const ag_tensor *b) {
 ag_status ag_gelu_mul(ag_backend *be, ag_tensor *a, const ag_tensor *b) {
     AG_TRY(check_pair(be, a, "a", b, "b"));
     return (be->ops->gelu_mul ? be->ops->gelu_mul : ag_compose_gelu_mul)(be, a, b);
+}
+
+ag_status ag_matmul_gated(ag_backend *be, ag_gate_kind kind, ag_tensor *const y[2],
+                          const ag_tensor *x, const ag_tensor *const w[2]) {
+    if (be->ops->matmul_gated) {
+        AG_TRY(begin_group(be, y, x, w, 2));
+        AG_TRY(check_pair(be, y[0], "y[0]", y[1], "y[1]"));
+        return be->ops->matmul_gated(be, kind, y, x, w);
+    }
+    AG_TRY(ag_matmul_group(be, y, x, w, 2));
+    return (kind == AG_GATE_SILU ? ag_silu_mul : ag_gelu_mul)(be, y[0], y[1]);
 }
 
 ag_status ag_mul(ag_backend *be, ag_tensor *a, const ag_tensor *b) {

@@ -60,6 +60,9 @@ typedef struct ag_backend_ops {
     /* optional; NULL: one matmul_transposed after the other */
     ag_status (*matmul_group)(ag_backend *b, ag_tensor *const y[], const ag_tensor *x,
                               const ag_tensor *const w[], size_t n);
+    /* optional; NULL: matmul_group, then silu_mul or gelu_mul */
+    ag_status (*matmul_gated)(ag_backend *b, ag_gate_kind kind, ag_tensor *const y[2],
+                              const ag_tensor *x, const ag_tensor *const w[2]);
     /* optional; NULL: one matmul_transposed for each expert with rows */
     ag_status (*matmul_experts)(ag_backend *b, const ag_expert_call *call);
     /* optional; NULL: the host converts and uploads row by row, with layout 0 */
@@ -175,6 +178,12 @@ bool ag_has_prepare_weight_at(const ag_backend *be);
 ag_status ag_prepare_weight_at(ag_backend *be, ag_tensor *w, ag_buffer *buffer, size_t offset,
                                const ag_tensor *src, ag_dtype want, ag_consumed_fn consumed,
                                void *user);
+
+/* y[0] = f(x w[0]) (x w[1]) with f by kind, AG_GATE_SILU or AG_GATE_GELU_TANH. The bits are those
+ * of ag_matmul_group() with ag_silu_mul() or ag_gelu_mul() after it. y[1], of the size of y[0], is
+ * overwritten. */
+ag_status ag_matmul_gated(ag_backend *be, ag_gate_kind kind, ag_tensor *const y[2],
+                          const ag_tensor *x, const ag_tensor *const w[2]);
 
 /* ---- operations on the cache: internal, since only the cache makes views ---- */
 

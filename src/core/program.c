@@ -33,6 +33,15 @@ uint32_t ag_program_norm_of_sum(const ag_program *p, uint32_t i) {
     return is_fusable ? n : 0;
 }
 
+bool ag_program_gates_products(const ag_program *p, uint32_t i) {
+    const ag_op *products = &p->ops[i], *gate = products + 1;
+    if (products->code != AG_OP_PRODUCTS || i + 1 >= p->head || gate->code != AG_OP_GATE)
+        return false;
+    const bool has_kind = gate->kind == AG_GATE_SILU || gate->kind == AG_GATE_GELU_TANH;
+    return has_kind && products->out[2] == AG_NONE && gate->out[0] == products->out[0] &&
+           gate->in[1] == products->out[1];
+}
+
 /* ---- as text ---- */
 
 static const char *const codes[AG_OP_CODES] = {

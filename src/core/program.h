@@ -132,6 +132,9 @@ void ag_program_destroy(ag_program *p);
 /* Returns the index of the NORM that can be fused with ADD number i: it norms the sum into another
  * value and follows at once or after a SCALE. 0 if there is none. */
 uint32_t ag_program_norm_of_sum(const ag_program *p, uint32_t i);
+/* Returns whether PRODUCTS number i are two and the next operation is their GATE, by SiLU or GELU.
+ */
+bool ag_program_gates_products(const ag_program *p, uint32_t i);
 /* Returns the name of a code, such as "PRODUCTS", a static string. */
 const char *ag_op_code_name(ag_op_code code);
 /* Writes operation number i as a line without a newline: "12  3  PRODUCTS wq,wk,wv  x[64] -> q[64]

@@ -227,6 +227,17 @@ static ag_status add_and_norm(const ag_pass *pass, uint32_t i, uint32_t *next, a
                          err);
 }
 
+/* Runs two PRODUCTS and the GATE after them. */
+static ag_status gated_products(const ag_pass *pass, uint32_t i, ag_error *err) {
+    const ag_op *op = &pass->program->ops[i];
+    operands at;
+    find_operands(pass, op, &at);
+    ag_tensor *y[] = {&at.out[0], &at.out[1]};
+    const ag_tensor *w[] = {weight_of(pass, op, 0), weight_of(pass, op, 1)};
+    const ag_gate_kind kind = (ag_gate_kind)(op + 1)->kind;
+    return ag_take_error(pass->backend, ag_matmul_gated(pass->backend, kind, y, &at.in[0], w), err);
+}
+
 static bool is_cancelled(const ag_pass *pass) {
     for (size_t i = 0; i < pass->n_seqs; i++) {
         const atomic_bool *cancel = pass->seqs[i].cancel;
@@ -246,7 +257,10 @@ ag_status ag_run_program(ag_pass *pass, ag_error *err) {
         if (i == p->cut) AG_TRY(ag_select_output_rows(pass, err));
         if (!pass->n_rows) return AG_OK;
         if (op->code == AG_OP_ADD) AG_TRY(add_and_norm(pass, i, &next, err));
-        else if (!is_identity(pass, op)) AG_TRY(execute(pass, op, err));
+        else if (ag_program_gates_products(p, i)) {
+            AG_TRY(gated_products(pass, i, err));
+            next = i + 2;
+        } else if (!is_identity(pass, op)) AG_TRY(execute(pass, op, err));
         AG_TRY(ag_op_hook_call(pass->hook, i, next, err));
     }
     return AG_OK;

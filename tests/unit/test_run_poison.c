@@ -230,7 +230,7 @@ static void never_reads_values_after_their_last_reader(void **state) {
 
 /* Each value affects the bits until its last reader: filled one operation too soon, it changes
  * them. The last reader of the stream is part of an ADD, so the stream is filled after it at the
- * earliest. */
+ * earliest. A GATE is part of the PRODUCTS that write what it reads. */
 static void reads_each_value_until_its_last_reader(void **state) {
     (void)state;
     load("gemma4", AG_F32);
@@ -241,6 +241,7 @@ static void reads_each_value_until_its_last_reader(void **state) {
     for (uint16_t v = 0; v < program->n_values; v++) {
         if (v == program->stream || v == program->hidden || v == program->logits) continue;
         if (!is_listed(program->ops[p.last[v]].in, v)) continue;
+        if (p.last[v] > 0 && ag_program_gates_products(program, (uint32_t)p.last[v] - 1)) continue;
         if (n++ % (3 * test_stride())) continue; /* some layer has each kind of value */
         p.too_soon = v;
         if (bits_with(&p, true) == want) fail_msg("value %u, %s", v, program->values[v].name);

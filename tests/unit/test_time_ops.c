@@ -51,8 +51,8 @@ static double run(ag_session *s, float *logits) {
     return ag_now_s() - begin;
 }
 
-/* Every operation has taken time, and the last token as well. A NORM that is part of an ADD has no
- * time of its own, and a SCALE may be by 1. */
+/* Every operation has taken time, and the last token as well. A NORM that is part of an ADD and a
+ * GATE that is part of PRODUCTS have no time of their own, and a SCALE may be by 1. */
 static void check_each(void) {
     const ag_program *p = model->program;
     uint32_t part_of_add = 0;
@@ -60,7 +60,10 @@ static void check_each(void) {
     for (uint32_t i = 0; i < p->n_ops; i++) {
         const uint32_t norm = ag_program_norm_of_sum(p, i);
         if (norm) part_of_add = norm;
-        const bool may_be_none = (i && i == part_of_add) || p->ops[i].code == AG_OP_SCALE;
+        const bool is_gate = i && ag_program_gates_products(p, i - 1);
+        const bool may_be_none =
+            (i && i == part_of_add) || is_gate || p->ops[i].code == AG_OP_SCALE;
+        if (is_gate) assert_true(seconds[i] == 0);
         assert_true(seconds[i] >= before_last[i]);
         if (!(seconds[i] > 0) && !may_be_none) fail_msg("operation %u took no time", i);
         last += seconds[i] - before_last[i];

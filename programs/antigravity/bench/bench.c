@@ -64,8 +64,9 @@ static const option_def defs[] = {
     {.name = "ops",
      SETS_FLAG(ops),
      .help = "print seconds of all repetitions by operation code and by layer, instead of speeds; "
-             "an ADD and the NORM of its sum run as one and count as ADD; on a device this is "
-             "slower, because its queue is drained after each operation"},
+             "an ADD and the NORM of its sum run as one and count as ADD, two PRODUCTS and their "
+             "GATE as PRODUCTS; on a device this is slower, because its queue is drained after "
+             "each operation"},
     {.name = "launches",
      SETS_FLAG(launches),
      .help = "print seconds of all repetitions on the device by kernel and grid, instead of "

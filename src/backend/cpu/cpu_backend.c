@@ -70,6 +70,7 @@ static const ag_backend_ops cpu_ops = {
     .n_threads = cpu_n_threads,
     .batch_invariant_rows = cpu_batch_invariant_rows,
     .matmul_group = ag_cpu_matmul_group,
+    .matmul_gated = ag_cpu_matmul_gated,
     .matmul_experts = ag_cpu_matmul_experts,
     .prepare_weight = ag_cpu_prepare_weight,
     .open_loader = cpu_open_loader,

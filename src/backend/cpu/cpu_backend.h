@@ -73,6 +73,8 @@ ag_status ag_cpu_matmul_transposed(ag_backend *b, ag_tensor *y, const ag_tensor 
                                    const ag_tensor *w);
 ag_status ag_cpu_matmul_group(ag_backend *b, ag_tensor *const y[], const ag_tensor *x,
                               const ag_tensor *const w[], size_t n);
+ag_status ag_cpu_matmul_gated(ag_backend *b, ag_gate_kind kind, ag_tensor *const y[2],
+                              const ag_tensor *x, const ag_tensor *const w[2]);
 ag_status ag_cpu_matmul_experts(ag_backend *b, const ag_expert_call *call);
 
 /* ops_rows.c */

@@ -39,6 +39,7 @@ typedef struct group_job {
     const pack_item *items;
     size_t n_items;
     size_t chunk, n_parts; /* units of a claim; number of threads' shares */
+    ag_silu_mul_fn *gate;  /* applied to two products; NULL: none */
 } group_job;
 
 static void pack_rows(void *ctx, size_t begin, size_t end, uint32_t thread) {
@@ -80,22 +81,42 @@ static size_t product_of(const group_job *job, size_t unit) {
     return low;
 }
 
+/* Computes units [begin, end) of a product. This thread continues with the units before `ahead`. */
+static void multiply_product(const group_job *job, const product *p, size_t begin, size_t end,
+                             size_t ahead, uint32_t thread) {
+    const size_t row0 = begin * AG_ROW_UNIT;
+    const size_t row1 = end * AG_ROW_UNIT < p->n_rows ? end * AG_ROW_UNIT : p->n_rows;
+    ag_cpu_weight w = p->w;
+    w.prefetch_end = unit_address(p, ahead, job->k);
+    p->kernel->rows(p->y + row0, p->n_rows, p->panel, p->m, &w, row0, row1 - row0,
+                    ag_cpu_thread_scratch(job->cpu, thread));
+}
+
+/* Multiplies the same units of both products, then gates them while they are cached. */
+static void multiply_gated(const group_job *job, size_t begin, size_t end, size_t ahead,
+                           uint32_t thread) {
+    const product *p = job->products;
+    for (int i = 0; i < 2; i++) multiply_product(job, &p[i], begin, end, ahead, thread);
+    const size_t row0 = begin * AG_ROW_UNIT;
+    const size_t row1 = end * AG_ROW_UNIT < p->n_rows ? end * AG_ROW_UNIT : p->n_rows;
+    for (size_t at = row0; at < p->m * p->n_rows; at += p->n_rows)
+        job->gate(p[0].y + at, p[1].y + at, row1 - row0);
+}
+
 /* Multiplies units [begin, end). This thread continues with the units before `ahead`. */
 static void multiply_units(const group_job *job, size_t begin, size_t end, size_t ahead,
                            uint32_t thread) {
-    void *scratch = ag_cpu_thread_scratch(job->cpu, thread);
+    if (job->gate) {
+        multiply_gated(job, begin, end, ahead, thread);
+        return;
+    }
     for (size_t i = product_of(job, begin); i < job->n_products && begin < end; i++) {
         const product *p = &job->products[i];
         const size_t units = units_of(p);
         if (begin >= p->first + units) continue;
-        const size_t unit0 = begin - p->first;
         const size_t unit1 = end - p->first < units ? end - p->first : units;
         const size_t last = ahead - p->first < units ? ahead - p->first : units;
-        const size_t row0 = unit0 * AG_ROW_UNIT;
-        const size_t row1 = unit1 * AG_ROW_UNIT < p->n_rows ? unit1 * AG_ROW_UNIT : p->n_rows;
-        ag_cpu_weight w = p->w;
-        w.prefetch_end = unit_address(p, last, job->k);
-        p->kernel->rows(p->y + row0, p->n_rows, p->panel, p->m, &w, row0, row1 - row0, scratch);
+        multiply_product(job, p, begin - p->first, unit1, last, thread);
         begin = p->first + unit1;
     }
 }
@@ -119,7 +140,7 @@ static void multiply_parts(void *ctx, size_t begin, size_t end, uint32_t thread)
 
 /* Divides the units into equal shares of complete chunks. */
 static void make_parts(group_job *job) {
-    const size_t unit_products = AG_ROW_UNIT * job->k * job->m;
+    const size_t unit_products = AG_ROW_UNIT * job->k * job->m * (job->gate ? 2 : 1);
     const size_t max_parts = job->n_units / (PART_PRODUCTS / unit_products + 1);
     job->n_parts = ag_pool_threads(job->cpu->pool);
     if (job->n_parts > max_parts) job->n_parts = max_parts ? max_parts : 1;
@@ -233,6 +254,24 @@ ag_status ag_cpu_matmul_group(ag_backend *b, ag_tensor *const y[], const ag_tens
         if (st != AG_OK) return st;
     }
     return AG_OK;
+}
+
+ag_status ag_cpu_matmul_gated(ag_backend *b, ag_gate_kind kind, ag_tensor *const y[2],
+                              const ag_tensor *x, const ag_tensor *const w[2]) {
+    ag_cpu_backend *cpu = ag_cpu_of(b);
+    const size_t m = ag_shape_rows(&x->shape);
+    const ag_cpu_matmul *kernels[] = {kernel_of(cpu, w[0], m), kernel_of(cpu, w[1], m)};
+    const bool is_silu = kind == AG_GATE_SILU;
+    if (!ag_shape_numel(&x->shape) || kernels[0]->pack != kernels[1]->pack) {
+        AG_TRY(ag_cpu_matmul_group(b, y, x, w, 2));
+        return (is_silu ? ag_cpu_silu_mul : ag_cpu_gelu_mul)(b, y[0], y[1]);
+    }
+    product products[2];
+    group_job job = {.cpu = cpu, .products = products, .k = ag_shape_cols(&x->shape)};
+    for (int i = 0; i < 2; i++) add_product(&job, ag_tensor_data(y[i]), w[i], kernels[i]);
+    job.n_units = units_of(&products[0]); /* a unit has rows of both */
+    job.gate = is_silu ? cpu->kernels.silu_mul : cpu->kernels.gelu_mul;
+    return run_group(&job, x);
 }
 
 ag_status ag_cpu_matmul_transposed(ag_backend *b, ag_tensor *y, const ag_tensor *x,
