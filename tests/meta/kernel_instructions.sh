@@ -33,17 +33,17 @@ ag_matmul_q5_1_x16__avxvnni 64 96 65 5
 ag_matmul_q5_k_x16__avxvnni 64 96 65 5
 ag_matmul_q6_k_x16__avxvnni 64 112 77 12
 ag_matmul_q8_0_x16__avxvnni 64 88 57 3
-ag_matmul_iq4_nl_x16__avx512 64 88 81 0
-ag_matmul_q2_k_x16__avx512 64 160 109 0
-ag_matmul_q3_k_x16__avx512 64 112 84 0
-ag_matmul_q4_0_x16__avx512 64 88 89 0
-ag_matmul_q4_1_x16__avx512 64 96 90 0
-ag_matmul_q4_k_x16__avx512 64 96 90 0
-ag_matmul_q5_0_x16__avx512 64 88 81 0
-ag_matmul_q5_1_x16__avx512 64 96 90 0
-ag_matmul_q5_k_x16__avx512 64 96 90 0
-ag_matmul_q6_k_x16__avx512 64 112 83 0
-ag_matmul_q8_0_x16__avx512 64 88 81 0
+ag_matmul_iq4_nl_x16__avx512 96 132 72 0
+ag_matmul_q2_k_x16__avx512 64 144 85 0
+ag_matmul_q3_k_x16__avx512 64 112 59 0
+ag_matmul_q4_0_x16__avx512 96 132 78 0
+ag_matmul_q4_1_x16__avx512 96 144 80 0
+ag_matmul_q4_k_x16__avx512 96 144 80 0
+ag_matmul_q5_0_x16__avx512 96 132 72 0
+ag_matmul_q5_1_x16__avx512 96 144 80 0
+ag_matmul_q5_k_x16__avx512 96 144 80 0
+ag_matmul_q6_k_x16__avx512 64 112 58 0
+ag_matmul_q8_0_x16__avx512 96 132 72 0
 END
 )
 

@@ -2,9 +2,8 @@
 /* Product of interleaved weights with packed activations. A type of weight provides a function that
  * unpacks 16 rows of one block. All functions here are inlined into its kernel.
  *
- * For many rows of activations, blocks of a group are unpacked to scratch memory, CHUNK of them at
- * a time, and multiplied with ROWS rows at a time. Fewer rows are multiplied as their weights are
- * unpacked. */
+ * For many rows of activations, CHUNK blocks of two groups are unpacked to scratch memory and
+ * multiplied with all rows. Fewer than ROWS rows are multiplied as their weights are unpacked. */
 #ifndef AG_BACKEND_CPU_AVX512_MATMUL_X16_H
 #define AG_BACKEND_CPU_AVX512_MATMUL_X16_H
 
@@ -16,7 +15,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { CHUNK = 16, ROWS = 8 };
+enum { CHUNK = 16, ROWS = 8 }; /* blocks of two groups fit the first-level cache */
 
 /* One block of 16 rows: eight vectors of four columns, as unsigned bytes. */
 typedef struct weight_block {
@@ -49,14 +48,19 @@ INLINE __m512i corrected(const weight_format *f, const ag_x16_tile *t, size_t at
     return _mm512_set1_epi32((int)((uint32_t)c * f->correction));
 }
 
-/* sums[j] = vectors [from, to) of w times row `at` + j of the activations, j < n. */
-INLINE void dot(__m512i *sums, const int n, const weight_format *f, const weight_block *w,
-                const ag_x16_tile *t, size_t at, const int from, const int to) {
-    for (int j = 0; j < n; j++) sums[j] = corrected(f, t, at + (size_t)j, from);
+/* sums[j][h] = vectors [from, to) of w[h] times row `at` + j of the activations, j < n, h < H. */
+INLINE void dot(__m512i sums[][2], const int n, const int H, const weight_format *f,
+                const weight_block *w, const ag_x16_tile *t, size_t at, const int from,
+                const int to) {
+    for (int j = 0; j < n; j++) {
+        for (int h = 0; h < H; h++) sums[j][h] = corrected(f, t, at + (size_t)j, from);
+    }
     for (int v = from; v < to; v++) {
         for (int j = 0; j < n; j++) {
-            const int8_t *q = t->q + (at + (size_t)j) * 32 + v * 4;
-            sums[j] = _mm512_dpbusd_epi32(sums[j], w->q[v], spread4(q));
+            const __m512i x = spread4(t->q + (at + (size_t)j) * 32 + v * 4);
+            for (int h = 0; h < H; h++) {
+                sums[j][h] = _mm512_dpbusd_epi32(sums[j][h], w[h * CHUNK].q[v], x);
+            }
         }
     }
 }
@@ -76,41 +80,45 @@ INLINE int rows_together(const int N, const weight_format *f) {
     return !f->has_parts ? ROWS : N > 4 ? 2 : 4;
 }
 
-/* acc[i] += row `at` + i of the activations times w, i < N, whose sums are computed `together` at a
- * time. */
-INLINE void add_block(__m512 *acc, const int N, const int together, const weight_format *f,
-                      const weight_block *w, const ag_x16_tile *t, size_t at) {
+/* acc[i][h] += row `at` + i of the activations times w[h], i < N, h < H, whose sums are computed
+ * `together` rows at a time. */
+INLINE void add_block(__m512 acc[][2], const int N, const int H, const int together,
+                      const weight_format *f, const weight_block *w, const ag_x16_tile *t,
+                      size_t at) {
     for (int i = 0; i < N; i += together, at += (size_t)together) {
         const int n = N - i < together ? N - i : together;
-        __m512i sums[ROWS], others[ROWS];
-        dot(sums, n, f, w, t, at, 0, f->has_parts ? 4 : 8);
-        if (f->has_parts) dot(others, n, f, w, t, at, 4, 8);
+        __m512i sums[ROWS][2], others[ROWS][2];
+        dot(sums, n, H, f, w, t, at, 0, f->has_parts ? 4 : 8);
+        if (f->has_parts) dot(others, n, H, f, w, t, at, 4, 8);
         for (int j = 0; j < n; j++) {
-            const __m512 scale = _mm512_mul_ps(w->d, _mm512_set1_ps(t->d[at + (size_t)j]));
-            __m512 sum = _mm512_cvtepi32_ps(sums[j]);
-            if (f->has_parts) {
-                sum = _mm512_mul_ps(sum, w->part[0]);
-                sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(others[j]), w->part[1], sum);
+            const __m512 d = _mm512_set1_ps(t->d[at + (size_t)j]);
+            for (int h = 0; h < H; h++) {
+                const weight_block *b = &w[h * CHUNK];
+                __m512 sum = _mm512_cvtepi32_ps(sums[j][h]);
+                if (f->has_parts) {
+                    sum = _mm512_mul_ps(sum, b->part[0]);
+                    sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(others[j][h]), b->part[1], sum);
+                }
+                acc[i + j][h] = _mm512_fmadd_ps(sum, _mm512_mul_ps(b->d, d), acc[i + j][h]);
+                if (!f->has_m) continue;
+                acc[i + j][h] = add_m(acc[i + j][h], f, b, t, at + (size_t)j);
             }
-            acc[i + j] = _mm512_fmadd_ps(sum, scale, acc[i + j]);
-            if (!f->has_m) continue;
-            acc[i + j] = add_m(acc[i + j], f, w, t, at + (size_t)j);
         }
     }
 }
 
 /* Multiplies rows first .. first + N of the tile with one group of weights. */
-INLINE void multiply_group(__m512 *acc, const int N, const weight_format *f,
+INLINE void multiply_group(__m512 acc[][2], const int N, const weight_format *f,
                            const unsigned char *group, const unsigned char *prefetch_end,
                            const ag_x16_tile *t, size_t first) {
-    for (int i = 0; i < N; i++) acc[i] = _mm512_setzero_ps();
+    for (int i = 0; i < N; i++) acc[i][0] = _mm512_setzero_ps();
     for (size_t b = 0; b < t->n_blocks; group += f->step_bytes) {
         const prefetch ahead = prefetch_of(group, prefetch_end);
         for (size_t in_step = 0; in_step < f->step_blocks; in_step++, b++) {
             weight_block w;
             f->unpack(&w, group, in_step);
             prefetch_part(f->step_bytes, ahead, in_step, f->step_blocks);
-            add_block(acc, N, rows_together(N, f), f, &w, t, b * t->n_rows + first);
+            add_block(acc, N, 1, rows_together(N, f), f, &w, t, b * t->n_rows + first);
         }
     }
 }
@@ -125,10 +133,10 @@ typedef struct group_call {
 } group_call;
 
 INLINE void multiply_rows(const int N, const group_call *c, const ag_x16_tile *t, size_t first) {
-    __m512 acc[ROWS];
+    __m512 acc[ROWS][2];
     multiply_group(acc, N, c->f, c->group, c->prefetch_end, t, first);
     for (int i = 0; i < N; i++) {
-        _mm512_mask_storeu_ps(c->y + (first + (size_t)i) * c->y_stride, c->lanes, acc[i]);
+        _mm512_mask_storeu_ps(c->y + (first + (size_t)i) * c->y_stride, c->lanes, acc[i][0]);
     }
 }
 
@@ -178,40 +186,63 @@ INLINE void unpack_chunk(weight_block *w, const group_call *c, size_t first, siz
     }
 }
 
-/* Adds the products of n blocks from block `first` on with ROWS rows of the tile. */
-INLINE void multiply_chunk(const group_call *c, const weight_block *w, size_t first, size_t n,
-                           const ag_x16_tile *t, size_t row) {
-    __m512 acc[ROWS];
+/* Adds the products of n blocks from block `first` on with rows row .. row + N of the tile. w has
+ * the blocks of H groups. */
+INLINE void multiply_chunk(const int N, const int H, const group_call *c, const weight_block *w,
+                           size_t first, size_t n, const ag_x16_tile *t, size_t row) {
+    __m512 acc[ROWS][2];
     float *y = c->y + row * c->y_stride;
-    for (size_t i = 0; i < ROWS; i++) {
-        const __mmask16 lanes = first ? c->lanes : 0;
-        acc[i] = _mm512_maskz_loadu_ps(lanes, y + i * c->y_stride);
+    const __mmask16 lanes[2] = {H == 1 ? c->lanes : 0xffff, c->lanes};
+    for (int i = 0; i < N; i++) {
+        for (int h = 0; h < H; h++) {
+            const float *from = y + (size_t)i * c->y_stride + h * AG_X16;
+            acc[i][h] = _mm512_maskz_loadu_ps(first ? lanes[h] : 0, from);
+        }
     }
     for (size_t b = 0; b < n; b++) {
-        add_block(acc, ROWS, ROWS, c->f, &w[b], t, (first + b) * t->n_rows + row);
+        add_block(acc, N, H, N, c->f, &w[b], t, (first + b) * t->n_rows + row);
     }
-    for (size_t i = 0; i < ROWS; i++) {
-        _mm512_mask_storeu_ps(y + i * c->y_stride, c->lanes, acc[i]);
+    for (int i = 0; i < N; i++) {
+        for (int h = 0; h < H; h++) {
+            float *to = y + (size_t)i * c->y_stride + h * AG_X16;
+            _mm512_mask_storeu_ps(to, lanes[h], acc[i][h]);
+        }
     }
 }
 
+/* Multiplies n blocks with the first rows of the tile, a multiple of ROWS. Two groups share each
+ * load of activations. With 12 sums at a time their additions do not wait for each other; types
+ * with parts have registers for 8. */
+INLINE void multiply_tile(const int H, const group_call *c, const weight_block *w, size_t first,
+                          size_t n, const ag_x16_tile *t, size_t n_rows) {
+    size_t row = 0;
+    for (; H == 1 && row < n_rows; row += ROWS) multiply_chunk(ROWS, 1, c, w, first, n, t, row);
+    for (; !c->f->has_parts && row + 10 <= n_rows; row += 6)
+        multiply_chunk(6, 2, c, w, first, n, t, row);
+    for (; row < n_rows; row += 4) multiply_chunk(4, 2, c, w, first, n, t, row);
+}
+
 /* Multiplies all groups with a panel of m rows but the last m % ROWS. Chunks of groups take turns:
- * a part of the panel is read once for all groups, however large the panel is. */
+ * a part of the panel is read once for two groups, however large the panel is. */
 INLINE void multiply_many(group_call c, const void *packed, size_t m, const ag_cpu_weight *w,
                           size_t n_rows, size_t group_bytes, weight_block *unpacked) {
     const size_t n_blocks = ag_x16_steps(w->k) * 2;
     for (size_t first = 0; first < n_blocks; first += CHUNK) {
         const size_t n = n_blocks - first < CHUNK ? n_blocks - first : CHUNK;
-        for (size_t j = 0; j < n_rows; j += AG_X16) {
-            group_call one = c;
-            one.group += j / AG_X16 * group_bytes;
-            one.lanes = lanes_of(n_rows - j);
-            unpack_chunk(unpacked, &one, first, n);
-            for (size_t i = 0; i + ROWS <= m; i += ROWS) {
-                const size_t tile = i - i % AG_X16;
-                const ag_x16_tile t = ag_x16_tile_of(packed, tile, m, w->k);
-                one.y = c.y + tile * c.y_stride + j;
-                multiply_chunk(&one, unpacked, first, n, &t, i % AG_X16);
+        for (size_t j = 0; j < n_rows; j += 2 * AG_X16) {
+            const bool has_two = n_rows - j > AG_X16;
+            group_call some = c;
+            some.group += j / AG_X16 * group_bytes;
+            unpack_chunk(unpacked, &some, first, n);
+            some.group += group_bytes;
+            if (has_two) unpack_chunk(unpacked + CHUNK, &some, first, n);
+            some.lanes = lanes_of(n_rows - j - (has_two ? AG_X16 : 0));
+            for (size_t i = 0; i + ROWS <= m; i += AG_X16) {
+                const ag_x16_tile t = ag_x16_tile_of(packed, i, m, w->k);
+                const size_t rows = t.n_rows / ROWS * ROWS;
+                some.y = c.y + i * c.y_stride + j;
+                if (has_two) multiply_tile(2, &some, unpacked, first, n, &t, rows);
+                else multiply_tile(1, &some, unpacked, first, n, &t, rows);
             }
         }
     }

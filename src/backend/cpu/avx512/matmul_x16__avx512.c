@@ -128,5 +128,5 @@ KERNEL(mxfp4, 2, 0, 0)
 
 size_t ag_scratch_bytes_x16__avx512(size_t k) {
     (void)k;
-    return CHUNK * sizeof(weight_block);
+    return 2 * CHUNK * sizeof(weight_block);
 }
