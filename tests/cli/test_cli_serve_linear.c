@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that the server's processor time for a request is linear in its body, in every protocol. */
+/* Tests that the server's processor time for a request is linear in its body, in every protocol,
+ * and that the event loop has little part in it. */
 #include "serve_client.h"
 
 #include <signal.h>
@@ -218,6 +219,38 @@ static void ollama_chat_takes_linear_time(void **state) {
     check_protocol(OLLAMA);
 }
 
+/* Returns the processor time of the server's first thread, which runs the event loop, or -1 if the
+ * system does not report it. */
+static double loop_seconds(void) {
+    char path[64];
+    unsigned long long ns = 0;
+    snprintf(path, sizeof path, "/proc/%ld/task/%ld/schedstat", (long)server.pid, (long)server.pid);
+    FILE *f = fopen(path, "r");
+    const bool is_read = f && fscanf(f, "%llu", &ns) == 1;
+    if (f) fclose(f);
+    return is_read ? (double)ns * 1e-9 : -1;
+}
+
+/* Other clients wait while the event loop works, so workers parse and free a large request. */
+static void event_loop_leaves_large_requests_to_workers(void **state) {
+    (void)state;
+    static const double max_share = 0.05;
+    const form *results = &forms[0];
+    double least = 1;
+    if (loop_seconds() < 0) skip();
+    char *text = body_of(results, 8 * MANY);
+    for (int i = 0; i < MAX_TRIES && least > max_share; i++) {
+        const double begin = loop_seconds(), all = seconds_of(results, text);
+        /* The event loop answers this request when it has done all work on the first one. */
+        serve_reply r = serve_fetch(&server, "GET /health", "", NULL);
+        serve_reply_free(&r);
+        const double share = (loop_seconds() - begin) / all;
+        if (share < least) least = share;
+    }
+    free(text);
+    if (least > max_share) fail_msg("the event loop took %.3f of the processor time", least);
+}
+
 static int start_server(void **state) {
     (void)state;
     SERVE_START(&server, "--chat-template", AG_SOURCE_DIR "/tests/cli/agent.jinja", "--ctx-size",
@@ -237,6 +270,7 @@ int main(void) {
         cmocka_unit_test(response_takes_linear_time),
         cmocka_unit_test(message_takes_linear_time),
         cmocka_unit_test(ollama_chat_takes_linear_time),
+        cmocka_unit_test(event_loop_leaves_large_requests_to_workers),
     };
     return cmocka_run_group_tests(tests, start_server, stop_server);
 }

@@ -57,6 +57,7 @@ typedef struct server {
     listeners *listeners;
     loop_queue *queue;
     workers *workers;
+    workers *cleaner; /* one thread, which frees the memory of large requests */
     api_keys keys;
     access_log log;
     answer_memory *answers;

@@ -190,9 +190,10 @@ static bool open_server(server *s, const server_settings *settings) {
                              : NULL;
     s->queue = s->connections ? loop_queue_create(s->base) : NULL;
     s->workers = s->queue ? workers_create(s->queue, settings->n_workers, MAX_WAITING_ITEMS) : NULL;
+    s->cleaner = s->workers ? workers_create(s->queue, 1, SIZE_MAX) : NULL;
     s->listeners->accepted = on_accepted;
     s->listeners->user = s;
-    if (s->workers && listeners_start(s->listeners, s->base)) return true;
+    if (s->cleaner && listeners_start(s->listeners, s->base)) return true;
     complain_no_memory();
     return false;
 }
@@ -213,6 +214,7 @@ static void close_server(server *s) {
     s->connections = NULL;
     workers_destroy(s->workers);
     wait_for_requests(s);
+    workers_destroy(s->cleaner);
     loop_queue_destroy(s->queue);
     listeners_close(s->listeners);
     if (s->base) event_base_free(s->base);

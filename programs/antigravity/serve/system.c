@@ -95,6 +95,7 @@ void system_limit_heap(void) {
 #ifdef __GLIBC__
     enum { HEAPS = 2, LARGE = 1 << 17 };
     mallopt(M_ARENA_MAX, HEAPS);
+    mallopt(M_MXFAST, 0);
     mallopt(M_MMAP_THRESHOLD, LARGE);
     mallopt(M_TRIM_THRESHOLD, LARGE);
 #endif

@@ -22,7 +22,6 @@ static void unlink_job(serve_job *job) {
 
 void job_destroy(serve_job *job) {
     if (!job) return;
-    unlink_job(job);
     job_free_answers(job);
     for (size_t i = 0; i < job->n_prompts; i++) {
         ag_ids_free(&job->prompts[i].ids);

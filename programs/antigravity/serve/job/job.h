@@ -6,8 +6,8 @@
 
 #include "../protocol/protocol.h"
 
-/* Prepares http->job from the body, or sets an error reply. Called on a worker's thread; the other
- * functions are called on the thread of the event loop. */
+/* Prepares http->job from the body, or sets an error reply. Called on a worker's thread; the
+ * functions below are called on the thread of the event loop. */
 void job_prepare(serve_http_request *http);
 
 /* Returns the bytes that the job may need beyond its body and its answers' text: probabilities,
@@ -19,7 +19,9 @@ void job_start(serve_job *job);
 void job_cancel(serve_job *job);
 /* Called once a second. Sends an idle event if the stream has been silent for five seconds. */
 void job_tick(serve_job *job, double now);
-void job_destroy(serve_job *job); /* NULL is allowed */
+/* Frees a job that has ended, or that was not started. NULL is allowed. May be called on any
+ * thread. */
+void job_destroy(serve_job *job);
 
 /* Returns the view for protocols; it belongs to the job. */
 const serve_job_view *job_view(const serve_job *job);

@@ -39,14 +39,36 @@ static void log_request(const serve_http_request *http) {
     access_log_write(&http->server->log, &e);
 }
 
-static void finish_request(serve_http_request *http) {
-    server_counts *counts = &http->server->counts;
-    counts->n_by_class[http->status >= 100 && http->status < 600 ? http->status / 100 : 0]++;
-    if (!http->complete) counts->n_gone++;
-    log_request(http);
+static void free_memory(work_item *item) {
+    serve_http_request *http = (serve_http_request *)item;
     job_destroy(http->job);
     free(http->pull);
+    request_head_free(&http->head);
+    json_decref(http->json);
+    account_free(http->body);
+    account_free(http->reply);
+    account_release(http->account);
+}
+
+static void free_request(work_item *item) {
+    serve_http_request *http = (serve_http_request *)item;
     http->server->n_requests--;
+    free(http);
+}
+
+/* Counts, logs and frees a request. Many blocks are freed on another thread, since the event loop
+ * must not wait. */
+static void finish_request(serve_http_request *http) {
+    server *s = http->server;
+    s->counts.n_by_class[http->status >= 100 && http->status < 600 ? http->status / 100 : 0]++;
+    if (!http->complete) s->counts.n_gone++;
+    log_request(http);
+    http->item.work = free_memory;
+    http->item.done = free_request;
+    if (http->account && account_is_large(http->account) && workers_add(s->cleaner, &http->item))
+        return;
+    free_memory(&http->item);
+    free_request(&http->item);
 }
 
 static void draw_id(char id[33]) {
@@ -166,8 +188,8 @@ static void prepare_request(work_item *item) {
     const double limit = http->route->waits ? HUGE_VAL : s->prepare_limit_s;
     account_begin_work(http->account, limit, s->timeout_s ? http->began + s->timeout_s : 0);
     if (!account_must_end()) run_handler(http);
-    const account_failure failure = account_end_work(http->account);
     http_drop_body(http);
+    const account_failure failure = account_end_work(http->account);
     if (failure != ACCOUNT_OK && failure != ACCOUNT_GONE) {
         serve_error e;
         reject_failed_work(http, failure, &e);

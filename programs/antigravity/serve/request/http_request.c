@@ -14,14 +14,7 @@
 void http_request_retain(serve_http_request *http) { http->n_holders++; }
 
 void http_request_release(serve_http_request *http) {
-    if (--http->n_holders) return;
-    http->released(http);
-    request_head_free(&http->head);
-    json_decref(http->json);
-    account_free(http->body);
-    account_free(http->reply);
-    account_release(http->account);
-    free(http);
+    if (!--http->n_holders) http->released(http);
 }
 
 /* ---- functions for handlers ---- */

@@ -12,7 +12,7 @@ struct serve_http_request {
     connection *connection; /* NULL: the client has gone, or has its response */
     account *account;       /* owned: memory and time of the request */
     unsigned n_holders;     /* references: the connection, a worker, and each engine request */
-    void (*released)(serve_http_request *http); /* called by the last release */
+    void (*released)(serve_http_request *http); /* called by the last release; frees it */
     char id[33];
     double began;
     char scope[KEY_SCOPE];

@@ -246,6 +246,13 @@ size_t account_bytes(account *a) {
     return n;
 }
 
+bool account_is_large(account *a) {
+    pthread_mutex_lock(&a->lock);
+    const bool is_large = a->taken > SMALL;
+    pthread_mutex_unlock(&a->lock);
+    return is_large;
+}
+
 size_t account_needed(const account *a) { return a->needed; }
 
 /* ---- work ---- */
@@ -309,8 +316,11 @@ account_failure account_end_work(account *a) {
     current.account = NULL;
     current.is_timed = false;
     ag_set_thread_interrupt(NULL, NULL);
+    pthread_mutex_lock(&a->lock);
+    return_unused(a);
     const account_failure failure = a->failure;
     a->failure = ACCOUNT_OK;
+    pthread_mutex_unlock(&a->lock);
     return failure;
 }
 

@@ -48,10 +48,13 @@ void account_release(account *a);
 /* Makes `a` (NULL: none) the calling thread's account. Returns the previous one, to be restored. */
 account *account_enter(account *a);
 /* Reserves `bytes` beyond what the account uses, and returns other unused memory to the pool.
- * Memory of freed blocks stays with the account until this call or its release. */
+ * Memory of freed blocks stays with the account until this call, the end of work or its release. */
 account_failure account_reserve(account *a, size_t bytes);
 /* Returns the bytes of its blocks, headers included. */
 size_t account_bytes(account *a);
+/* Returns whether freeing the account's blocks, or returning their pages to the system, may take
+ * more than 1 ms. */
+bool account_is_large(account *a);
 
 /* Enters the account for work that may take long. Allocations fail and the library is interrupted
  * when the thread has used cpu_s seconds of processor time, the monotonic clock has passed
@@ -61,7 +64,8 @@ void account_begin_work(account *a, double cpu_s, double deadline);
 void account_limit_deadline(double deadline);
 /* Returns whether the thread's work must end. For loops that do not allocate. */
 bool account_must_end(void);
-/* Leaves the account. Returns the reason why the work failed, or ACCOUNT_OK. */
+/* Leaves the account and returns its unused memory to the pool. Returns the reason why the work
+ * failed, or ACCOUNT_OK. */
 account_failure account_end_work(account *a);
 /* After ACCOUNT_TOO_LARGE or ACCOUNT_BUSY: returns the bytes that the account would have needed. */
 size_t account_needed(const account *a);
