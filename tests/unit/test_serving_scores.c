@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Log probabilities of prompts: a serving engine gives each token the score that a session gives.
- */
+/* Log probabilities: of rows of logits; of prompts, whose tokens get the scores that a session
+ * gives. */
+#include "serving/logprobs.h"
+#include "serving/model.h"
 #include "support/serving_demo.h"
 
 /* Prompt of a scoring request with the scores of a session that reads it alone. */
@@ -133,6 +135,39 @@ static void scoring_needs_logprobs(void **state) {
     assert_non_null(strstr(err.msg, "prompt_logprobs"));
 }
 
+/* Compares with sums in double. Rows of real models have logits within 50 of the largest. */
+static void scores_rows_of_any_spread(void **state) {
+    (void)state;
+    enum { N = 1000 };
+    static float logits[N];
+    static const float spreads[] = {0, 1e-3f, 1, 20, 90, 1000, 1e6f, 1e30f, INFINITY};
+    for (size_t k = 0; k < sizeof spreads / sizeof *spreads; k++) {
+        uint32_t seed = 7;
+        double sum = 0, largest = -INFINITY;
+        ag_logprob top[AG_SERVING_MAX_TOP];
+        ag_served_model model = {.info = {.n_vocab = N}};
+        for (size_t i = 0; i < N; i++) {
+            seed = seed * 1664525 + 1013904223;
+            const float part = (float)(seed >> 8) / 16777216;
+            logits[i] = i % 3 || isfinite(spreads[k]) ? 3 - part * spreads[k] : part;
+            if ((double)logits[i] > largest) largest = (double)logits[i];
+        }
+        for (size_t i = 0; i < N; i++) sum += exp((double)logits[i] - largest);
+        for (uint32_t n_top = 0; n_top < 6; n_top += 5) {
+            const ag_request_params p = {.model = &model, .n_top = n_top};
+            ag_request_event e = {.id = 3};
+            ag_event_set_logprobs(&e, &p, logits, top);
+            const double want = (double)logits[3] - largest - log(sum);
+            assert_float_equal(e.logprob, want, 2e-7 * (1 + fabs(want)));
+            for (size_t i = 0; i < n_top; i++) {
+                const double from_log = (double)logits[top[i].id] - largest - log(sum);
+                assert_float_equal(top[i].logprob, from_log, 2e-7 * (1 + fabs(from_log)));
+                assert_true(!i || logits[top[i].id] <= logits[top[i - 1].id]);
+            }
+        }
+    }
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, start, stop)
     const struct CMUnitTest tests[] = {
@@ -140,6 +175,7 @@ int main(void) {
         CASE(scored_prompts_match_single_ones),
         CASE(scoring_reports_the_token_that_ends_an_answer),
         CASE(scoring_needs_logprobs),
+        cmocka_unit_test(scores_rows_of_any_spread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
