@@ -5,10 +5,11 @@
 #include "pull_store.h"
 #include "served_group.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MAX_OBJECTS = 8 };
+enum { MAX_OBJECTS = 8, OWL = 5 };
 
 static hub_object objects[MAX_OBJECTS];
 static size_t n_objects;
@@ -26,16 +27,26 @@ static void add_object(const char *repo, const char *path, const void *data, siz
     objects[n_objects++] = (hub_object){repo, path, data, n, hex};
 }
 
-static void add_demo_file(const char *name) {
+static void add_file(const char *repo, const char *dir, const char *name) {
     char path[256];
     struct stat s;
-    snprintf(path, sizeof path, DEMO "/%s", name);
+    snprintf(path, sizeof path, "%s/%s", dir, name);
     FILE *f = fopen(path, "rb");
     assert_true(f && fstat(fileno(f), &s) == 0);
     char *data = malloc((size_t)s.st_size);
     assert_int_equal(fread(data, 1, (size_t)s.st_size, f), s.st_size);
     fclose(f);
-    add_object("org/Fox-1M", name, data, (size_t)s.st_size);
+    add_object(repo, name, data, (size_t)s.st_size);
+}
+
+/* Adds the bundled model as one file. */
+static void add_gguf(const char *name) {
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", outside, name);
+    cli_result r = CLI("quantize", DEMO, path, "--type", "q4_0");
+    assert_code(&r, 0);
+    cli_free(&r);
+    add_file("org/Owl-1M", outside, name);
 }
 
 static int start_hub(void **state) {
@@ -45,11 +56,12 @@ static int start_hub(void **state) {
     char url[64];
     (void)state;
     if (lacks_libcurl()) return 77;
-    for (size_t i = 0; i < 4; i++) add_demo_file(files[i]);
+    for (size_t i = 0; i < 4; i++) add_file("org/Fox-1M", DEMO, files[i]);
     add_object("org/broken", "Broken.gguf", not_a_model, sizeof not_a_model);
     make_directory(store);
     make_directory(keys_dir);
     make_directory(outside);
+    add_gguf("Owl.gguf");
     write_file(outside, "precious.gguf", "x", 1);
     write_file(keys_dir, "keys", "user-key\nboss-key admin\n", 24);
     snprintf(keys, sizeof keys, "%s/keys", keys_dir);
@@ -217,6 +229,45 @@ static void pull_reports_failures(void **state) {
         expect(NULL, "POST /api/pull", body, 400, "not the name");
     }
     expect_tags("demo:latest");
+    stop_server(NULL);
+}
+
+/* Writes the digest that /api/tags lists for the model; "" if it is not listed. */
+static void digest_of(const char *name, char digest[SHA256_HEX]) {
+    json_t *v = serve_json(&server, "GET /api/tags", NULL, 200);
+    const json_t *list = json_at(v, "models"), *item;
+    size_t i;
+    digest[0] = '\0';
+    json_array_foreach(list, i, item) {
+        if (!strcmp(json_string_at(item, "name"), name))
+            snprintf(digest, SHA256_HEX, "%s", json_string_at(item, "digest"));
+    }
+    json_decref(v);
+}
+
+/* The digest of a model that is one file is its SHA-256 while the file does not change. */
+static void lists_the_hash_that_pull_verified(void **state) {
+    char digest[SHA256_HEX], changed[SHA256_HEX];
+    const char *hash = objects[OWL].sha256;
+    const struct timespec times[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
+    (void)state;
+    SERVE_START(&server, "-q", "--allow-pull");
+    expect(NULL, "POST /api/pull", PULL("org/Owl-1M"), 200, "success");
+    digest_of("Owl:latest", digest);
+    assert_string_equal(digest, hash);
+    stop_server(NULL);
+    SERVE_START(&server, "-q", "--allow-pull");
+    digest_of("Owl:latest", digest);
+    assert_string_equal(digest, hash);
+    stop_server(NULL);
+    assert_int_equal(utimensat(AT_FDCWD, in_store("Owl.gguf"), times, 0), 0);
+    SERVE_START(&server, "-q", "--allow-pull");
+    digest_of("Owl:latest", changed);
+    assert_int_equal(strlen(changed), SHA256_HEX - 1);
+    assert_string_not_equal(changed, hash);
+    assert_true(is_there(".sha256/Owl.gguf"));
+    RM("Owl");
+    assert_false(is_there(".sha256/Owl.gguf"));
     stop_server(NULL);
 }
 
@@ -411,6 +462,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(pull_streams_progress_and_adds_the_model),
         CASE(pull_reports_failures),
+        CASE(lists_the_hash_that_pull_verified),
         CASE(copies_derived_models_and_deletes),
         CASE(rejects_what_it_cannot_create),
         CASE(keeps_names_that_it_cannot_read_or_replace),

@@ -21,6 +21,10 @@ static const char gguf[] = ".gguf";
 /* Hidden directory of empty files whose times show when a model was used. */
 static const char used_directory[] = ".used";
 
+/* Hidden directory of files with the SHA-256 of models, and their size and time when it was
+ * recorded. */
+static const char hash_directory[] = ".sha256";
+
 static size_t length_without(const char *text, const char *end) {
     return strlen(text) - (path_ends_in(text, end) ? strlen(end) : 0);
 }
@@ -175,6 +179,53 @@ void store_mark_used(const model_store *s, const store_entry *e) {
     close(fd);
 }
 
+/* ---- hashes ---- */
+
+enum { HASH_RECORD = SHA256_HEX + 64 };
+
+/* Writes the paths of the directory and of a model's record. */
+static bool hash_path(const char *model_path, char dir[PATH_MAX], char path[PATH_MAX]) {
+    char parent[PATH_MAX];
+    const char *name = strrchr(model_path, '/');
+    name = name ? name + 1 : model_path;
+    snprintf(parent, sizeof parent, "%.*s", (int)(name - model_path), model_path);
+    return path_join(dir, parent[0] ? parent : ".", hash_directory) && path_join(path, dir, name);
+}
+
+/* Writes the hash with size and time of change of the file, which identify its version. */
+static bool hash_record(const char *model_path, const char *hash, char text[HASH_RECORD]) {
+    struct stat s;
+    if (stat(model_path, &s) != 0 || !S_ISREG(s.st_mode)) return false;
+    snprintf(text, HASH_RECORD, "%s %lld %lld.%09ld\n", hash, (long long)s.st_size,
+             (long long)s.st_mtim.tv_sec, s.st_mtim.tv_nsec);
+    return true;
+}
+
+void store_record_hash(const char *model_path, const char hash[SHA256_HEX]) {
+    char path[PATH_MAX], dir[PATH_MAX], text[HASH_RECORD];
+    new_file f;
+    if (!hash_path(model_path, dir, path) || !hash_record(model_path, hash, text)) return;
+    (void)mkdir(dir, 0777);
+    if (new_file_open(&f, path)) (void)new_file_close(&f, new_file_write(&f, text, strlen(text)));
+}
+
+bool store_find_hash(const char *model_path, char hash[SHA256_HEX]) {
+    char path[PATH_MAX], dir[PATH_MAX], text[HASH_RECORD] = "", expected[HASH_RECORD];
+    if (!hash_path(model_path, dir, path)) return false;
+    FILE *f = fopen(path, "re");
+    if (!f) return false;
+    const bool is_read = fgets(text, sizeof text, f) != NULL;
+    fclose(f);
+    snprintf(hash, SHA256_HEX, "%s", text);
+    return is_read && strspn(hash, "0123456789abcdef") == SHA256_HEX - 1 &&
+           hash_record(model_path, hash, expected) && !strcmp(text, expected);
+}
+
+static void remove_hash(const model_store *s, const store_entry *e) {
+    char model_path[PATH_MAX], path[PATH_MAX], dir[PATH_MAX];
+    if (store_model_path(s, e, model_path) && hash_path(model_path, dir, path)) (void)unlink(path);
+}
+
 /* ---- contents ---- */
 
 enum { MAX_DEPTH = 16 };
@@ -245,5 +296,6 @@ int store_remove(const model_store *s, const store_entry *e) {
     else if (unlinkat(dir, e->file, 0) != 0) error = errno;
     close(dir);
     if (!error && used_path(s, e, path)) (void)unlink(path);
+    if (!error) remove_hash(s, e);
     return error;
 }

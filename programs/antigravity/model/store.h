@@ -4,6 +4,8 @@
 #ifndef ANTIGRAVITY_STORE_H
 #define ANTIGRAVITY_STORE_H
 
+#include "../support/sha256.h"
+
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -60,6 +62,12 @@ uint64_t store_bytes(const model_store *s, const store_entry *e);
 /* Returns when the model was last chosen by name; 0: never. */
 time_t store_used(const model_store *s, const store_entry *e);
 void store_mark_used(const model_store *s, const store_entry *e);
+
+/* Records the SHA-256 of a model that is a single file. A read-only store does not record it. */
+void store_record_hash(const char *model_path, const char hash[SHA256_HEX]);
+/* Writes the recorded SHA-256. Returns false if there is none, or if the file has another size or
+ * time of change than when it was recorded. */
+bool store_find_hash(const char *model_path, char hash[SHA256_HEX]);
 
 /* Returns whether the name has only letters, digits and "._-", does not begin with '.' or '-', and
  * does not end in ".part". */

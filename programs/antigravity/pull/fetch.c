@@ -2,6 +2,7 @@
 #include "fetch.h"
 
 #include "../command.h"
+#include "../model/store.h"
 #include "../terminal/interrupt.h"
 #include "../terminal/output.h"
 #include "../terminal/progress.h"
@@ -124,6 +125,8 @@ int fetch_model(http *client, const pull_plan *plan, const fetch_settings *o, ch
                      format_bytes((double)k.received, size, sizeof size), clock_s() - begin,
                      plan->name);
     }
+    if (code == EXIT_DONE && !plan->is_directory && plan->files[0].sha256[0])
+        store_record_hash(path, plan->files[0].sha256);
     part_close(&k.part, exists);
     return code;
 }

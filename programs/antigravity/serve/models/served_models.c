@@ -68,11 +68,12 @@ static void report_unprobed(const ag_served_model *m, const char *name) {
     if (reason) complain("%s: chat template: not probed: %s", name, reason);
 }
 
-/* Writes a digest that changes with the file: of path, size and time of change. The file itself is
- * not read. */
+/* Writes the SHA-256 that `pull` recorded; otherwise a digest that changes with the file: of path,
+ * size and time of change. The file itself is not read. */
 static void make_digest(const char *path, uint64_t n_bytes, char digest[SHA256_HEX]) {
     char stamp[64];
     sha256 sum;
+    if (store_find_hash(path, digest)) return;
     snprintf(stamp, sizeof stamp, "\n%llu\n%.9f", (unsigned long long)n_bytes,
              system_change_time(path));
     sha256_begin(&sum);
