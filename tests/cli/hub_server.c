@@ -186,7 +186,10 @@ static void answer(const request *q) {
     const char *resolve = strstr(q->path, "/resolve/");
     const char *file = strchr(q->path + 1, '/');
     const hub_object *o = file ? find_object(NULL, 0, file + 1) : NULL;
-    if (use_up(&hub_fault.busy)) {
+    char byte;
+    if (use_up(&hub_fault.silent)) {
+        (void)recv(q->fd, &byte, 1, 0);
+    } else if (use_up(&hub_fault.busy)) {
         answer_text(q, "503 Service Unavailable", "", "busy");
     } else if (!strncmp(q->path, "/api/models/", 12)) {
         answer_list(q);

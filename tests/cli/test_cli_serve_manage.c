@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { MAX_OBJECTS = 8, OWL = 5 };
@@ -229,6 +230,36 @@ static void pull_reports_failures(void **state) {
         expect(NULL, "POST /api/pull", body, 400, "not the name");
     }
     expect_tags("demo:latest");
+    stop_server(NULL);
+}
+
+/* The pull's process writes nothing while the hub sends nothing. */
+static void a_silent_pull_ends_with_its_client(void **state) {
+    enum { PATIENCE = 150 };
+    static const char body[] = "{\"model\":\"org/absent\",\"stream\":false}";
+    static const struct timespec interval = {.tv_nsec = 100000000};
+    char text[256];
+    int n = 0, status = 503;
+    (void)state;
+    SERVE_START(&server, "-q", "--allow-pull");
+    hub_fault.silent = 1;
+    hub_forget();
+    const int fd = serve_connect(&server);
+    const int k = snprintf(text, sizeof text,
+                           "POST /api/pull HTTP/1.1\r\nHost: localhost\r\n"
+                           "Content-Length: %zu\r\n\r\n%s",
+                           strlen(PULL("org/Owl-1M")), PULL("org/Owl-1M"));
+    serve_send(fd, text, (size_t)k);
+    for (; !hub_log()[0] && n < PATIENCE; n++) nanosleep(&interval, NULL);
+    close(fd);
+    /* Another pull starts as soon as this one has ended. */
+    for (; status == 503 && n < PATIENCE; n++) {
+        serve_reply r = send_as(NULL, "POST /api/pull", body);
+        status = r.status;
+        serve_reply_free(&r);
+        nanosleep(&interval, NULL);
+    }
+    assert_int_equal(status, 500);
     stop_server(NULL);
 }
 
@@ -462,6 +493,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(pull_streams_progress_and_adds_the_model),
         CASE(pull_reports_failures),
+        CASE(a_silent_pull_ends_with_its_client),
         CASE(lists_the_hash_that_pull_verified),
         CASE(copies_derived_models_and_deletes),
         CASE(rejects_what_it_cannot_create),

@@ -185,7 +185,6 @@ static void after_process(pull_request *p) {
 static void on_output(evutil_socket_t fd, short what, void *user) {
     pull_request *p = user;
     (void)what;
-    if (!p->http->connection) pull_cancel(p); /* the client has gone */
     const ssize_t n = read(fd, p->line + p->n_line, sizeof p->line - 1 - p->n_line);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n <= 0) {
@@ -198,6 +197,11 @@ static void on_output(evutil_socket_t fd, short what, void *user) {
 
 void pull_cancel(pull_request *p) {
     if (p && p->pid > 0) kill(p->pid, SIGTERM);
+}
+
+void pull_client_gone(const serve_http_request *http) {
+    pull_request *p = http->server->pull;
+    if (p && p->http == http) pull_cancel(p);
 }
 
 /* Starts the process. Returns false with p->error. */

@@ -11,5 +11,7 @@ typedef struct pull_request pull_request; /* one block of memory until it starts
 void pull_start(serve_http_request *http);
 /* Ends the pull early: its reply is an error. NULL: nothing. */
 void pull_cancel(pull_request *p);
+/* Ends the pull that `http` started, because its client has gone. */
+void pull_client_gone(const serve_http_request *http);
 
 #endif

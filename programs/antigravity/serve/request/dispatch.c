@@ -97,6 +97,7 @@ void http_request_end(serve_http_request *http, bool complete) {
     http->n_sent = connection_sent(http->connection);
     http->connection = NULL;
     http->complete = complete;
+    if (!complete) pull_client_gone(http);
     if (!complete && http->account) account_cancel(http->account);
     if (!complete && !http->is_working && http->job) job_cancel(http->job);
     http_request_release(http);
