@@ -40,7 +40,8 @@ struct ag_served_model {
 
     /* Engine thread. */
     ag_model *model;            /* NULL: not loaded */
-    double failed_at;           /* end of the last failed load, in ag_now_s(); 0: none */
+    double failed_at;           /* end of the last failed load, in ag_now_s(); 0: none; INFINITY:
+                                 * every load would fail, because the files have changed */
     ag_error load_error;        /* its error */
     size_t touched_rows;        /* largest pass so far: this part of the workspace is resident */
     uint64_t base_bytes;        /* bytes in use of the backend's memory: weights, workspace */

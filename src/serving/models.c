@@ -199,6 +199,7 @@ static ag_status use_weights(ag_serving *s, ag_served_model *m, ag_model *loaded
     const uint64_t before = ag_memory_bytes_in_use(mem), used_before = own_bytes(s);
     m->model = loaded;
     ag_status st = check_info(m, &loaded->info, err);
+    if (st != AG_OK) m->failed_at = INFINITY;
     if (st == AG_OK) st = reserve_steps(s, m, err);
     if (st != AG_OK) {
         ag_served_model_unload(m);
@@ -231,7 +232,7 @@ void ag_models_finish_load(ag_serving *s) {
     ag_status st = ag_model_loader_finish(&s->loader, &loaded, &err);
     if (st == AG_OK) st = use_weights(s, m, loaded, &err);
     if (st != AG_OK) {
-        m->failed_at = ag_now_s();
+        m->failed_at = fmax(m->failed_at, ag_now_s());
         m->load_error = err;
         ag_error_prefix(&m->load_error, st, "%s", m->name);
         atomic_store(&m->is_broken, st != AG_NOMEM && st != AG_CANCELLED);

@@ -69,7 +69,14 @@ static void requests_run_while_another_model_loads(void **state) {
     assert_true(seconds > 3000 && seconds <= 3600);
 }
 
-/* A file that changes between the add and the load is another model than requests were made for. */
+static bool count_progress(void *user, uint64_t done, uint64_t total) {
+    (void)done, (void)total;
+    atomic_fetch_add((atomic_int *)user, 1);
+    return true;
+}
+
+/* A file that changes between the add and the load is another model than requests were made for.
+ * Its weights are read once, not for each request. */
 static void a_load_fails_if_the_file_has_changed(void **state) {
     static const char *const files[] = {"config.json", "generation_config.json",
                                         "model.safetensors"};
@@ -87,6 +94,9 @@ static void a_load_fails_if_the_file_has_changed(void **state) {
                                 .path = dir,
                                 .model = ag_model_defaults(),
                                 .session = ag_session_defaults()};
+    atomic_int n_progress = 0;
+    m.model.progress = count_progress;
+    m.model.progress_user = &n_progress;
     must(ag_serving_add_model(serving, &m, &changed, &err), &err);
     for (size_t i = 0; i < 3; i++) {
         snprintf(from, sizeof from, AG_GOLDEN_MODELS "/qwen3/%s", files[i]);
@@ -97,6 +107,11 @@ static void a_load_fails_if_the_file_has_changed(void **state) {
     assert_int_equal(ag_serving_load_model(serving, changed, &err), AG_INVALID);
     assert_non_null(strstr(err.msg, "the file has changed"));
     assert_false(ag_served_model_is_loaded(changed));
+    assert_true(atomic_load(&n_progress) > 0);
+    atomic_store(&n_progress, 0);
+    assert_int_equal(ag_serving_load_model(serving, changed, &err), AG_INVALID);
+    assert_non_null(strstr(err.msg, "the file has changed"));
+    assert_int_equal(atomic_load(&n_progress), 0);
     for (size_t i = 0; i < 3; i++) {
         snprintf(to, sizeof to, "%s/%s", dir, files[i]);
         unlink(to);
