@@ -23,7 +23,7 @@ typedef struct names {
 
 static void add_long(names *t, const char *name, bool has_value, int row) {
     if (name[0] == '-') name += 2;
-    if (t->n_longs == MAX_NAMES) return;
+    assert(t->n_longs < MAX_NAMES);
     t->longs[t->n_longs++] =
         (struct option){name, has_value ? required_argument : no_argument, NULL, row};
 }
