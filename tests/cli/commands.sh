@@ -16,7 +16,9 @@ program=$(realpath "$2")
 shift 4
 work=$(mktemp -d)
 servers=$work/servers
-port=$((20000 + RANDOM % 10000)) # instead of 8080
+# A free port instead of 8080.
+port=$((20000 + RANDOM % 10000))
+while (exec 3<>/dev/tcp/127.0.0.1/$port) 2>/dev/null; do port=$((20000 + RANDOM % 10000)); done
 stop_servers() {
     local pid
     while read -r pid; do kill "$pid" 2>/dev/null || true; done <"$servers"
