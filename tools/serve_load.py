@@ -7,6 +7,7 @@
     tools/serve_load.py delay   PROGRAM MODEL [--clients N] [--prompt TOKENS]
     tools/serve_load.py capacity PROGRAM MODEL --memory SIZE [--long-words N]
     tools/serve_load.py connections PROGRAM MODEL [--connections N]
+    tools/serve_load.py tools   PROGRAM MODEL [--tools N]
     tools/serve_load.py compare PROGRAM MODEL.gguf [--peer LLAMA_SERVER] [--counts 1,8,32]
 
 load: each client asks for streamed answers, one after the other, until the time is over; some prompts are short, some
@@ -26,6 +27,9 @@ from the first of them.
 
 connections: that many connections which say nothing, from several addresses of this machine, and an answer beside them. Needs
 a limit of open files above their number.
+
+tools: the time to the first token of a chat with N tools, whose calls obey their schemas, relative to the same prompt as a
+completion without a constraint: first with new tools, then with tools that the prefix cache has. At most 1.3 times.
 
 compare: the same requests against both servers, in turns.
 
@@ -385,6 +389,66 @@ def connections(args):
 # ---- memory ----
 
 
+# ---- tools ----
+
+
+def tool(i):
+    text = {"type": "string", "description": "File to use."}
+    properties = {
+        "path": text,
+        "count": {"type": "integer"},
+        "mode": {"type": "string", "enum": ["read", "write", "append"]},
+        "tags": {"type": "array", "items": {"type": "string"}},
+    }
+    parameters = {"type": "object", "properties": properties, "required": ["path", "mode"]}
+    return {"type": "function", "function": {"name": f"tool_{i}", "description": f"Does task {i} of the project.", "parameters": parameters}}
+
+
+def post(port, path, body):
+    """Returns the reply and its time in seconds. Connections are not kept."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    start = time.monotonic()
+    with urllib.request.urlopen(request, timeout=600) as reply:
+        return json.load(reply), time.monotonic() - start
+
+
+def first_token(port, how, chat):
+    """Seconds until the first token. how: None for no constraint, or a tool_choice."""
+    if how:
+        return post(port, "/v1/chat/completions", {**chat, "tool_choice": how, "max_tokens": 1, "temperature": 0})[1]
+    prompt = post(port, "/apply-template", chat)[0]["prompt"]
+    return post(port, "/completion", {"prompt": prompt, "n_predict": 1, "temperature": 0})[1]
+
+
+def time_ways(args, ways, name, rounds):
+    """Returns the times of each way. The ways take turns. With new tools each request has another first message."""
+    times = {how: [] for how in ways}
+    for i in range(rounds):
+        for how in ways:
+            nonce = f"Session {i} {how}." if name == "new" else "Session 0 None."
+            messages = [{"role": "system", "content": nonce}, {"role": "user", "content": text_of((name, i, how), 12)}]
+            chat = {"model": args.names[-1], "messages": messages, "tools": [tool(k) for k in range(args.tools)]}
+            times[how].append(first_token(args.port, how, chat))
+    return times
+
+
+def tools(args):
+    ways, ok = (None, "auto", "required"), True
+    server = start_ours(args)
+    try:
+        for name, rounds in (("new", args.rounds), ("cached", 4 * args.rounds)):
+            times = time_ways(args, ways, name, rounds)
+            plain = percentile(times[None], 0.5)
+            for how in ways[1:]:
+                seconds = percentile(times[how], 0.5)
+                ok = ok and seconds <= 1.3 * plain
+                print(f"{args.tools} tools, {name}, tool_choice {how}: first token {1000 * seconds:.0f} ms, "
+                      f"without constraint {1000 * plain:.0f} ms: {seconds / plain:.2f} times", flush=True)
+    finally:
+        server.stop()
+    return 0 if ok else 1
+
+
 def occupied(pid):
     """Anonymous and shared memory, and what is swapped out; None once the process has gone."""
     n = 0
@@ -528,7 +592,7 @@ def compare(args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["load", "memory", "delay", "capacity", "connections", "compare"])
+    parser.add_argument("what", choices=["load", "memory", "delay", "capacity", "connections", "tools", "compare"])
     parser.add_argument("program")
     parser.add_argument("model", nargs="+")
     parser.add_argument("--clients", type=int, default=64)
@@ -540,6 +604,7 @@ def main():
     parser.add_argument("--prompt", type=int, default=4096, help="tokens of the prompt that delays others")
     parser.add_argument("--step-rows", type=int, default=512)
     parser.add_argument("--connections", type=int, default=10000)
+    parser.add_argument("--tools", type=int, default=128)
     parser.add_argument("--prefix-memory", default="256M")
     parser.add_argument("--memory")
     parser.add_argument("--cgroup", nargs="?", const="", metavar="DIR")
@@ -556,7 +621,8 @@ def main():
         parser.error(f"{args.what} needs --memory")
     args.names = [os.path.basename(m.rstrip("/")).removesuffix(".gguf") for m in args.model]
     args.model = [word for m in args.model for word in ("-m", m)]
-    return {"load": load, "memory": memory, "delay": delay, "capacity": capacity, "connections": connections, "compare": compare}[args.what](args)
+    return {"load": load, "memory": memory, "delay": delay, "capacity": capacity, "connections": connections,
+            "tools": tools, "compare": compare}[args.what](args)
 
 
 if __name__ == "__main__":
