@@ -50,7 +50,8 @@ def list_variants():
     plain = "bandwidth convert key_scores kv_compact kv_rerotate kv_write matmul_any recurrence rows top_k vendor_check"
     variants = [(name, "", 75) for name in plain.split()]
     variants += [("rows", "-DWG=256", 75), ("rows", "-DWIDTH=4", 75)]
-    variants.append(("attention", "-DQUERIES=4 -DWG=128 -DMANY=1", 75))
+    for k_type, v_type in ((1, 1), (7, 5)):  # f16, q8_0 and q4_0
+        variants.append(("attention", f"-DQUERIES=4 -DWG=128 -DMANY=1 -DDIM=64 -DK_TYPE={k_type} -DV_TYPE={v_type}", 75))
     for queries in (4, 16):
         for more in ("", " -DWINDOW=1 -DSOFTCAP=1"):
             variants.append(("attention", f"-DQUERIES={queries} -DWG=128{more}", 75))
@@ -73,6 +74,10 @@ def list_variants():
         variants += [("matmul_mma", f"-DWTYPE=WEIGHT_{dtype} -DTILE_M={m} -DSTAGES=4", 80) for m in (16, 128)]
         small = 64 if dtype == "q8_0" else 128
         variants.append(("matmul_mma", f"-DWTYPE=WEIGHT_{dtype} -DTILE_M={small} -DSTAGES=2", 80))
+    for dtype in ("q4_0", "f16", "bf16"):
+        for wg, chunks in ((128, 1), (512, 2)):
+            variants.append(("pack", f"-DWTYPE=WEIGHT_{dtype} -DWG={wg} -DCHUNKS={chunks}", 80))
+    variants.append(("pack", "-DWTYPE=WEIGHT_q4_0 -DWG=512 -DCHUNKS=1 -DGELU=1", 80))
     for dtype in ("f16", "bf16"):
         variants.append(("matmul_mma", f"-DWTYPE=WEIGHT_{dtype} -DTILE_M=128 -DSTAGES=2", 80))
         variants.append(("matmul_mma", f"-DWTYPE=WEIGHT_{dtype} -DTILE_M=16 -DSTAGES=2", 80))

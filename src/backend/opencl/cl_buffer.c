@@ -37,6 +37,7 @@ static void *buffer_map(ag_buffer *buf) {
     if (b->mapped) return b->mapped;
     ag_cl_backend *cl = b->memory->cl;
     cl_int code;
+    cl->n_writes++;
     void *p = cl->api.clEnqueueMapBuffer(cl->queue, b->mem, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
                                          buf->size, 0, NULL, NULL, &code);
     b->mapped = code == CL_SUCCESS ? p : NULL;
@@ -55,6 +56,7 @@ static ag_status buffer_upload(ag_buffer *dst, size_t offset, const void *src, s
                                ag_error *err) {
     ag_cl_buffer *b = self(dst);
     ag_cl_backend *cl = b->memory->cl;
+    cl->n_writes++;
     if (b->mapped) {
         memmove((unsigned char *)b->mapped + offset, src, n);
         return AG_OK;
@@ -145,6 +147,7 @@ ag_status ag_cl_buffer_create(ag_cl_memory *m, size_t bytes, ag_buffer **out, ag
 
 static ag_status enqueue_copy(ag_cl_backend *cl, cl_mem dst, size_t to, cl_mem src, size_t from,
                               size_t n) {
+    cl->n_writes++;
     cl_int code = cl->api.clEnqueueCopyBuffer(cl->queue, src, dst, from, to, n, 0, NULL, NULL);
     return code == CL_SUCCESS ? AG_OK : ag_cl_fail(cl, &cl->base.err, code, "copying %zu bytes", n);
 }

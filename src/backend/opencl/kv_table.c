@@ -155,9 +155,9 @@ static ag_status find_table(ag_cl_launch *l, const ag_cl_kv_rows *rows, cl_mem *
     return AG_OK;
 }
 
-void ag_cl_arg_rows(ag_cl_launch *l, const ag_cl_kv_rows *rows, cl_mem other) {
+void ag_cl_arg_rows(ag_cl_launch *l, const ag_cl_kv_rows *rows) {
     buffers in = {.n = 0};
-    cl_mem mem = other;
+    cl_mem mem = NULL;
     size_t offset = 0;
     if (l->code == CL_SUCCESS) {
         l->staged = make_table(l->cl, rows, &in);
@@ -165,18 +165,17 @@ void ag_cl_arg_rows(ag_cl_launch *l, const ag_cl_kv_rows *rows, cl_mem other) {
         if (l->staged != AG_OK) l->code = CL_OUT_OF_RESOURCES;
     }
     for (size_t i = 0; i < AG_KV_BUFFERS; i++) {
-        if (in.n) ag_cl_arg_buffer(l, in.list[i < in.n ? i : 0]);
-        else ag_cl_arg_mem(l, other);
+        ag_cl_arg_buffer(l, i < in.n ? in.list[i] : NULL);
     }
     ag_cl_arg_mem(l, mem);
     ag_cl_arg_u64(l, offset);
     ag_cl_arg_u32(l, rows->n_blocks);
 }
 
-void ag_cl_arg_view(ag_cl_launch *l, const ag_kv_view *kv, uint32_t n_blocks, cl_mem other) {
+void ag_cl_arg_view(ag_cl_launch *l, const ag_kv_view *kv, uint32_t n_blocks) {
     const ag_cl_kv_rows rows = {.blocks = kv->blocks,
                                 .n_rows = kv->n_kv_heads,
                                 .per_row = kv->blocks_per_head,
                                 .n_blocks = n_blocks};
-    ag_cl_arg_rows(l, &rows, other);
+    ag_cl_arg_rows(l, &rows);
 }

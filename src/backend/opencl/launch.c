@@ -57,7 +57,11 @@ static void refuse(ag_cl_launch *l, cl_int code) {
 }
 
 void ag_cl_arg_buffer(ag_cl_launch *l, ag_buffer *buf) {
-    ag_cl_buffer *b = ag_cl_buffer_of(l->cl, buf);
+    ag_cl_buffer *b = buf ? ag_cl_buffer_of(l->cl, buf) : NULL;
+    if (!buf) {
+        ag_cl_arg_mem(l, NULL);
+        return;
+    }
     if (!b) {
         refuse(l, CL_INVALID_MEM_OBJECT);
         return;
@@ -67,8 +71,8 @@ void ag_cl_arg_buffer(ag_cl_launch *l, ag_buffer *buf) {
 }
 
 void ag_cl_arg_tensor(ag_cl_launch *l, const ag_tensor *t) {
-    ag_cl_arg_buffer(l, t->buffer);
-    ag_cl_arg_u64(l, t->offset);
+    ag_cl_arg_buffer(l, t ? t->buffer : NULL);
+    ag_cl_arg_u64(l, t ? t->offset : 0);
 }
 
 void ag_cl_arg_staged(ag_cl_launch *l, const void *data, size_t n) {
@@ -104,6 +108,7 @@ ag_status ag_cl_enqueue(ag_cl_launch *l, cl_uint dims, const size_t *global, con
     cl_event event;
     cl_int code = cl->api.clEnqueueNDRangeKernel(cl->queue, l->kernel, dims, NULL, global, local, 0,
                                                  NULL, cl->times ? &event : NULL);
+    cl->n_writes++;
     if (code == CL_SUCCESS) {
         return cl->times ? ag_cl_times_add(cl, l->name, dims, global, local, event) : AG_OK;
     }

@@ -70,6 +70,14 @@ struct ag_cl_backend {
         size_t n;   /* zeros: finished work-groups of tiles that share k (ops_matmul_mma.c) */
     } tile_counts;
     struct {
+        cl_mem mem; /* owned; NULL before first use */
+        size_t bytes, factors_at;
+        ag_dtype order;    /* type of the last product's weights; AG_Q4_0: all with blocks */
+        ag_tensor of;      /* the tensor whose rows mem has */
+        uint64_t valid_at; /* n_writes when they were packed */
+    } packed;              /* rows for products on tensor cores (ops_pack.c) */
+    uint64_t n_writes;     /* commands that may have written a tensor */
+    struct {
         unsigned char *memory; /* owned; tables of several sequences (scratch.c) */
         size_t bytes;
     } joined;
@@ -148,11 +156,11 @@ void ag_cl_arg_u32(ag_cl_launch *l, uint32_t v);     /* uint */
 void ag_cl_arg_u64(ag_cl_launch *l, uint64_t v);     /* ulong */
 void ag_cl_arg_f32(ag_cl_launch *l, float v);        /* float */
 void ag_cl_arg_mem(ag_cl_launch *l, cl_mem mem);     /* global T * */
-/* Sets a global T * to the start of the buffer. Rejects buffers of other memories. */
+/* Sets a global T * to the start of the buffer. NULL: a null pointer, which costs a launch less
+ * than another buffer. Rejects buffers of other memories. */
 void ag_cl_arg_buffer(ag_cl_launch *l, ag_buffer *buf);
 /* Sets two arguments: global uchar *, the start of the buffer, and ulong, the tensor's offset in
- * bytes.
- */
+ * bytes. t NULL: null and 0. */
 void ag_cl_arg_tensor(ag_cl_launch *l, const ag_tensor *t);
 /* Stages n bytes of host memory now and sets the same two arguments to the copy. */
 void ag_cl_arg_staged(ag_cl_launch *l, const void *data, size_t n);

@@ -61,6 +61,19 @@ ag_status ag_cl_matmul_transposed(ag_backend *b, ag_tensor *y, const ag_tensor *
 ag_status ag_cl_matmul_group(ag_backend *b, ag_tensor *const y[], const ag_tensor *x,
                              const ag_tensor *const w[], size_t n);
 
+/* ops_pack.c. Packed rows are what matmul_mma.cl reads. */
+enum { AG_CL_MATVEC_MOST_MMA = 4 }; /* rows of x up to which products go without tensor cores */
+/* Packs the rows of x for weights of the type, unless cl->packed has them. again: rows of x were
+ * packed in this product. */
+ag_status ag_cl_pack(ag_cl_backend *cl, const ag_tensor *x, ag_dtype type, bool again);
+/* Returns whether a product on tensor cores may read x next, so that x is packed when it is
+ * computed. */
+bool ag_cl_packs(const ag_cl_backend *cl, const ag_tensor *x);
+/* Compute y or a as the operations do, and pack it. */
+ag_status ag_cl_add_rms_norm_pack(ag_cl_backend *cl, ag_tensor *y, ag_tensor *x,
+                                  const ag_tensor *add, const ag_tensor *w, float eps);
+ag_status ag_cl_gate_pack(ag_cl_backend *cl, ag_tensor *a, const ag_tensor *x, bool gelu);
+
 /* ops_matmul_mma.c */
 /* Returns whether the tensor cores may multiply x with a prepared weight of the type. */
 bool ag_cl_mma_fits(const ag_cl_backend *cl, const ag_tensor *x, ag_dtype type);
@@ -91,10 +104,10 @@ typedef struct ag_cl_kv_rows {
     size_t n_rows, per_row;
     uint32_t n_blocks;
 } ag_cl_kv_rows;
-/* Sets KV_TABLE_PARAMS. `other` fills arguments without a buffer and is not read. */
-void ag_cl_arg_rows(ag_cl_launch *l, const ag_cl_kv_rows *rows, cl_mem other);
+/* Sets KV_TABLE_PARAMS. */
+void ag_cl_arg_rows(ag_cl_launch *l, const ag_cl_kv_rows *rows);
 /* Sets KV_TABLE_PARAMS for a layer, with a row for each KV head. */
-void ag_cl_arg_view(ag_cl_launch *l, const ag_kv_view *kv, uint32_t n_blocks, cl_mem other);
+void ag_cl_arg_view(ag_cl_launch *l, const ag_kv_view *kv, uint32_t n_blocks);
 void ag_cl_kv_tables_close(ag_cl_backend *cl);
 
 /* ops_kv_compact.c */

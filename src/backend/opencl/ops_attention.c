@@ -14,7 +14,8 @@
 
 static const char file[] = "attention.cl", mma_file[] = "attention_mma.cl";
 enum { MMA_WARPS = 4, MMA_QUERIES = 16 * MMA_WARPS, MMA_WG = 32 * MMA_WARPS, MMA_MAX_DIM = 128 };
-enum { MMA_MIN_BLOCKS = 8 }; /* minimum of a span, if there are groups for all compute units */
+/* Minima of a span, if there are groups for all compute units or few blocks. */
+enum { MMA_MIN_BLOCKS = 8, MANY_MIN_BLOCKS = 4 };
 enum { CPU_WG = 64, MOST_DIM = 256 };
 enum { FEW_QUERIES = 4 }; /* queries of a work-group for one row, and on processors */
 enum { CPU_SPAN = 512, VALUES_BYTES = 64 << 20, PAIR = 2 * sizeof(float) };
@@ -56,6 +57,8 @@ static uint32_t span_of(const work *w) {
     const size_t wanted = 4 * units / (groups ? groups : 1) + 1;
     size_t blocks = (w->n_blocks + wanted - 1) / wanted;
     if (w->mma && groups >= units && blocks < MMA_MIN_BLOCKS) blocks = MMA_MIN_BLOCKS;
+    const bool is_full = groups >= units || w->n_blocks <= MANY_MIN_BLOCKS;
+    if (w->many && is_full && blocks < MANY_MIN_BLOCKS) blocks = MANY_MIN_BLOCKS;
     return (uint32_t)(blocks ? blocks : 1) * AG_KV_BLOCK;
 }
 
@@ -122,7 +125,7 @@ static void arg_cache(const work *w, ag_cl_launch *l, size_t row, size_t n_rows)
                                 .n_rows = kv->n_kv_heads,
                                 .per_row = kv->blocks_per_head,
                                 .n_blocks = w->n_blocks};
-    ag_cl_arg_rows(l, &rows, w->scratch);
+    ag_cl_arg_rows(l, &rows);
     ag_cl_arg_u64(l, kv->p_offset);
     ag_cl_arg_staged(l, kv->n_slots, kv->n_kv_heads * sizeof *kv->n_slots);
     ag_cl_arg_u32(l, w->kv_heads);
@@ -149,9 +152,12 @@ static void arg_sinks(const work *w, ag_cl_launch *l) {
 /* Begins a launch, with the options of the model if it computes scores. */
 static ag_status begin_kernel(const work *w, ag_cl_launch *l, const char *kernel, size_t queries,
                               bool scores) {
-    char options[176];
-    snprintf(options, sizeof options, "-DQUERIES=%zu -DWG=%zu%s%s%s%s%s", queries, w->wg,
-             scores && w->many ? " -DMANY=1" : "",
+    char options[176], many[64] = "";
+    if (scores && w->many) {
+        snprintf(many, sizeof many, " -DMANY=1 -DDIM=%zu -DK_TYPE=%d -DV_TYPE=%d", w->dim,
+                 (int)w->kv->k_type, (int)w->kv->v_type);
+    }
+    snprintf(options, sizeof options, "-DQUERIES=%zu -DWG=%zu%s%s%s%s%s", queries, w->wg, many,
              scores && w->seq->visible_from ? " -DWINDOW=1" : "",
              scores && w->params->softcap > 0 ? " -DSOFTCAP=1" : "",
              w->params->sinks ? " -DSINKS=1" : "", ag_cl_vendor_sums(&w->cl->vendor));

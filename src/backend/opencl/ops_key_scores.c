@@ -38,7 +38,7 @@ static ag_status enqueue_over_keys(const work *w, const char *kernel, size_t ite
     ag_cl_arg_u32(&l, w->n_slots);
     ag_cl_arg_u32(&l, w->n_blocks);
     ag_cl_arg_u32(&l, w->width);
-    ag_cl_arg_view(&l, kv, w->n_blocks, w->scratch);
+    ag_cl_arg_view(&l, kv, w->n_blocks);
     ag_cl_arg_staged(&l, kv->n_slots, kv->n_kv_heads * sizeof *kv->n_slots);
     ag_cl_arg_u32(&l, (uint32_t)kv->k_type);
     ag_cl_arg_u32(&l, kv->head_dim);

@@ -18,7 +18,7 @@ ag_status ag_cl_kv_rerotate(ag_backend *b, const ag_kv_rerotate *t) {
     ag_cl_launch l;
     if (!t->n_blocks || !keys || !t->n_layers) return AG_OK;
     AG_TRY(ag_cl_begin(&l, ag_cl_of(b), "kv_rerotate.cl", "kv_rerotate", NULL));
-    ag_cl_arg_rows(&l, &rows, NULL);
+    ag_cl_arg_rows(&l, &rows);
     ag_cl_arg_buffer(&l, t->keys);
     ag_cl_arg_u64(&l, t->keys_at / sizeof(float));
     ag_cl_arg_staged(&l, t->slots, t->n_layers * keys * sizeof *t->slots);

@@ -79,7 +79,7 @@ static ag_status write_rows(work *w, const ag_tensor *k, const ag_tensor *v) {
                                 .n_blocks = w->n_blocks};
     ag_cl_launch l;
     AG_TRY(ag_cl_begin(&l, w->cl, "kv_write.cl", "kv_write", NULL));
-    ag_cl_arg_rows(&l, &rows, NULL);
+    ag_cl_arg_rows(&l, &rows);
     ag_cl_arg_u64(&l, kv->v_offset);
     ag_cl_arg_u64(&l, kv->p_offset);
     ag_cl_arg_buffer(&l, k->buffer);

@@ -10,8 +10,8 @@ enum { WG = 64 }; /* as in matmul_any.cl */
 enum { BLOCK = 32, MATVEC_WEIGHTS = 3 };
 /* Work-groups of matvec for each compute unit. */
 enum { GROUPS_EACH = 16 };
-/* Maximum rows of x for matvec.cl, and with tensor cores. */
-enum { MATVEC_MOST = 8, MATVEC_MOST_MMA = 4 };
+/* Maximum rows of x for matvec.cl, without tensor cores. */
+enum { MATVEC_MOST = 8 };
 
 ag_status ag_cl_matmul(ag_backend *b, ag_tensor *y, const ag_tensor *a, const ag_tensor *x) {
     const size_t m = ag_shape_rows(&y->shape), n = ag_shape_cols(&y->shape);
@@ -53,17 +53,19 @@ static variant choose_variant(ag_cl_backend *cl, const ag_tensor *x, ag_dtype ty
     const size_t k = ag_shape_cols(&x->shape);
     const size_t step = ag_dtype_is_quantized(type) ? BLOCK : 8;
     if (!cl->is_gpu || x->offset % 16 || k % 4) return ROWS;
-    if (ag_shape_rows(&x->shape) > MATVEC_MOST_MMA && may_use_mma(cl, x, type)) return MMA;
+    if (ag_shape_rows(&x->shape) > AG_CL_MATVEC_MOST_MMA && may_use_mma(cl, x, type)) return MMA;
     if (ag_shape_rows(&x->shape) > MATVEC_MOST) {
         return cl->vendor.half && ag_dtype_is_quantized(type) ? HALVES : TILE;
     }
     return k % step ? ROWS : MATVEC;
 }
 
+/* Sets two arguments. w NULL: no weight. */
 static void arg_weight(ag_cl_launch *l, const ag_tensor *w) {
-    ag_cl_arg_buffer(l, w->buffer);
+    ag_cl_arg_buffer(l, w ? w->buffer : NULL);
     ag_cl_arg_u64(
-        l, ag_cl_prepared_scales(w->dtype, ag_shape_rows(&w->shape), ag_shape_cols(&w->shape)));
+        l, w ? ag_cl_prepared_scales(w->dtype, ag_shape_rows(&w->shape), ag_shape_cols(&w->shape))
+             : 0);
 }
 
 /* ---- few rows of x ---- */
@@ -123,9 +125,8 @@ static ag_status launch_matvec(ag_cl_backend *cl, ag_tensor *const y[], const ag
         ag_cl_arg_local(&l, x_rows * (k / BLOCK) * 2 * sizeof(float));
     }
     for (size_t i = 0; i < MATVEC_WEIGHTS; i++) {
-        const size_t one = i < n ? i : 0;
-        ag_cl_arg_tensor(&l, y[one]);
-        arg_weight(&l, w[one]);
+        ag_cl_arg_tensor(&l, i < n ? y[i] : NULL);
+        arg_weight(&l, i < n ? w[i] : NULL);
         ag_cl_arg_u32(&l, i < n ? (uint32_t)ag_shape_rows(&w[i]->shape) : 0);
     }
     const size_t groups = matvec_groups(cl, w, n, rounds), items = group_items(shape);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches of kernels/matmul_mma.cl: products on tensor cores. Scratch memory has packed rows of x,
- * their factors, and sums of work-groups that share a tile. */
+/* Launches of kernels/matmul_mma.cl: products on tensor cores. ops_pack.c packs rows of x; scratch
+ * memory has the sums of work-groups that share a tile. */
 #include "backend/opencl/layout.h"
 #include "backend/opencl/ops.h"
 #include "core/fail.h"
@@ -55,13 +55,6 @@ static void choose_splits(const ag_cl_backend *cl, tiling *t) {
     t->n_splits = n > MAX_SPLITS ? MAX_SPLITS : n ? n : 1;
 }
 
-/* Packed rows take at most 4 bytes for a value. */
-static size_t factors_at(size_t m, size_t k) { return ag_cl_items(m * k * 4, 256); }
-
-static size_t parts_at(size_t m, size_t k) {
-    return factors_at(m, k) + ag_cl_items(m * sizeof(float), 256);
-}
-
 static size_t parts_bytes(const tiling *t) {
     const size_t tiles = t->rows * t->columns * t->n_splits;
     return t->n_splits > 1 ? tiles * t->tile_m * TILE_N * sizeof(float) : 0;
@@ -93,21 +86,6 @@ static void write_options(char *out, size_t cap, ag_dtype type, const tiling *t)
              t->stages);
 }
 
-/* Returns the type that stands for all types with the same order of x. */
-static ag_dtype order_of(ag_dtype type) { return ag_dtype_is_quantized(type) ? AG_Q4_0 : type; }
-
-static ag_status pack(ag_cl_backend *cl, cl_mem scratch, const ag_tensor *x, ag_dtype type) {
-    const size_t m = ag_shape_rows(&x->shape), k = ag_shape_cols(&x->shape);
-    char options[96];
-    write_options(options, sizeof options, order_of(type), &(tiling){.tile_m = 64, .stages = 2});
-    ag_cl_launch l;
-    AG_TRY(ag_cl_begin(&l, cl, "matmul_mma.cl", "pack_rows", options));
-    ag_cl_arg_part(&l, scratch, factors_at(m, k));
-    ag_cl_arg_tensor(&l, x);
-    ag_cl_arg_u32(&l, (uint32_t)k);
-    return ag_cl_enqueue(&l, 1, (size_t[]){m * GROUP}, (size_t[]){GROUP});
-}
-
 static tiling tiling_for(const ag_cl_backend *cl, const ag_tensor *x, const ag_tensor *const w[],
                          size_t n) {
     tiling t = {.m = ag_shape_rows(&x->shape), .k = ag_shape_cols(&x->shape)};
@@ -125,19 +103,18 @@ static ag_status multiply(ag_cl_backend *cl, cl_mem scratch, const tiling *t, ag
     write_options(options, sizeof options, w[0]->dtype, t);
     ag_cl_launch l;
     AG_TRY(ag_cl_begin(&l, cl, "matmul_mma.cl", "matmul_mma", options));
-    ag_cl_arg_part(&l, scratch, factors_at(t->m, t->k));
+    ag_cl_arg_part(&l, cl->packed.mem, cl->packed.factors_at);
     for (size_t i = 0; i < MAX_WEIGHTS; i++) {
-        const size_t one = i < n ? i : 0;
-        const size_t rows = ag_shape_rows(&w[one]->shape);
-        ag_cl_arg_tensor(&l, y[one]);
-        ag_cl_arg_buffer(&l, w[one]->buffer);
-        ag_cl_arg_u64(&l, ag_cl_prepared_scales(w[one]->dtype, rows, t->k));
-        ag_cl_arg_u32(&l, i < n ? (uint32_t)rows : 0);
+        const size_t rows = i < n ? ag_shape_rows(&w[i]->shape) : 0;
+        ag_cl_arg_tensor(&l, i < n ? y[i] : NULL);
+        ag_cl_arg_buffer(&l, i < n ? w[i]->buffer : NULL);
+        ag_cl_arg_u64(&l, i < n ? ag_cl_prepared_scales(w[i]->dtype, rows, t->k) : 0);
+        ag_cl_arg_u32(&l, (uint32_t)rows);
     }
     ag_cl_arg_u32(&l, (uint32_t)t->m);
     ag_cl_arg_u32(&l, (uint32_t)t->k);
     ag_cl_arg_u32(&l, (uint32_t)t->n_splits);
-    ag_cl_arg_part(&l, scratch, parts_at(t->m, t->k));
+    ag_cl_arg_mem(&l, scratch);
     ag_cl_arg_mem(&l, cl->tile_counts.mem);
     return ag_cl_enqueue(&l, 3, (size_t[]){t->rows * GROUP, t->columns, t->n_splits},
                          (size_t[]){GROUP, 1, 1});
@@ -156,8 +133,7 @@ ag_status ag_cl_mma(ag_cl_backend *cl, ag_tensor *const y[], const ag_tensor *x,
     for (size_t i = 0, run; i < n; i += run) {
         run = equal_types(w + i, n - i);
         const tiling t = tiling_for(cl, x, w + i, run);
-        const size_t needed = parts_at(t.m, t.k) + parts_bytes(&t);
-        if (needed > bytes) bytes = needed;
+        if (parts_bytes(&t) > bytes) bytes = parts_bytes(&t);
         if (t.rows * t.columns > tiles) tiles = t.rows * t.columns;
     }
     cl_mem scratch;
@@ -166,8 +142,7 @@ ag_status ag_cl_mma(ag_cl_backend *cl, ag_tensor *const y[], const ag_tensor *x,
     for (size_t i = 0, run; i < n; i += run) {
         run = equal_types(w + i, n - i);
         const tiling t = tiling_for(cl, x, w + i, run);
-        const bool is_packed = i && order_of(w[i]->dtype) == order_of(w[i - 1]->dtype);
-        if (!is_packed) AG_TRY(pack(cl, scratch, x, w[i]->dtype));
+        AG_TRY(ag_cl_pack(cl, x, w[i]->dtype, i != 0));
         AG_TRY(multiply(cl, scratch, &t, y + i, w + i, run));
     }
     return AG_OK;

@@ -61,7 +61,12 @@ ag_status ag_cl_rms_norm(ag_backend *b, ag_tensor *y, const ag_tensor *x, const 
 
 ag_status ag_cl_add_rms_norm(ag_backend *b, ag_tensor *y, ag_tensor *x, const ag_tensor *add,
                              const ag_tensor *w, float eps) {
+    enum { ALIGN = 16 };
+    const bool aligned = !((x->offset | add->offset | w->offset) % ALIGN);
     if (!ag_shape_numel(&x->shape)) return AG_OK;
+    if (aligned && ag_cl_packs(ag_cl_of(b), y)) {
+        return ag_cl_add_rms_norm_pack(ag_cl_of(b), y, x, add, w, eps);
+    }
     ag_cl_launch l;
     AG_TRY(begin_norm(&l, b, "add_rms_norm", ag_shape_cols(&x->shape)));
     ag_cl_arg_tensor(&l, y);
@@ -102,12 +107,19 @@ ag_status ag_cl_add_assign(ag_backend *b, ag_tensor *x, const ag_tensor *y) {
     return with_pair(b, "add_assign", x, y);
 }
 
+static ag_status gate(ag_backend *b, ag_tensor *a, const ag_tensor *x, bool gelu) {
+    if (x->offset % 16 == 0 && ag_cl_packs(ag_cl_of(b), a)) {
+        return ag_cl_gate_pack(ag_cl_of(b), a, x, gelu);
+    }
+    return with_pair(b, gelu ? "gelu_mul" : "silu_mul", a, x);
+}
+
 ag_status ag_cl_silu_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x) {
-    return with_pair(b, "silu_mul", a, x);
+    return gate(b, a, x, false);
 }
 
 ag_status ag_cl_gelu_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x) {
-    return with_pair(b, "gelu_mul", a, x);
+    return gate(b, a, x, true);
 }
 
 ag_status ag_cl_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x) {

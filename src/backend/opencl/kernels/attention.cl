@@ -35,6 +35,17 @@
 #define FOURS (QUERIES / 4)
 enum { MOST_DIM = 256 };
 
+/* Types of the cache and size of a head: arguments, or known at compile time. Several loads of a
+ * loop are then in flight. */
+#ifdef DIM
+#define IN_FLIGHT _Pragma("unroll 8")
+#else
+#define K_TYPE k_type
+#define V_TYPE v_type
+#define DIM dim
+#define IN_FLIGHT
+#endif
+
 static inline float4 capped4(float4 score, float cap) {
     return SOFTCAP ? cap * tanh(score / cap) : score;
 }
@@ -87,7 +98,7 @@ static inline void score_slots(queries d, tile t, uint k_type, uint dim, float c
         float4 scores[FOURS];
 #pragma unroll
         for (uint i = 0; i < FOURS; i++) scores[i] = 0;
-        for (uint c = 0; c < (dim + 3) / 4; c++) {
+        IN_FLIGHT for (uint c = 0; c < (dim + 3) / 4; c++) {
             const float4 key = load4(k_type, t.keys + s * row, 4 * c, dim);
             __local const float4 *with = d.q + 4 * c * FOURS;
 #pragma unroll
@@ -157,7 +168,7 @@ static inline void add_values(float4 sums[QUERIES], queries d, tile t, uint v_ty
 #pragma unroll
     for (uint i = 0; i < QUERIES; i++) sums[i] *= d.faded[i];
     if (get_local_id(0) / quads >= parts) return;
-    for (uint s = get_local_id(0) / quads; s < t.n; s += parts) {
+    IN_FLIGHT for (uint s = get_local_id(0) / quads; s < t.n; s += parts) {
         if (!is_seen(d, s)) continue;
         const float4 v = load4(v_type, t.values + s * row, quad * 4, dim);
 #pragma unroll
@@ -228,7 +239,7 @@ attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
     begin_queries(d, UINTS(until, until_at) + row0, UINTS(from, from_at) + row0, query0, n_queries,
                   group);
     load_queries(d, (__global const float *)(q + q_at) + before * dim, head, heads, query0,
-                 n_queries, group, dim, scale);
+                 n_queries, group, DIM, scale);
     barrier(CLK_LOCAL_MEM_FENCE);
     uint visible_until = 0; /* position + 1 of the latest query */
     for (uint i = 0; i < QUERIES; i++) visible_until = max(visible_until, last[i]);
@@ -242,10 +253,10 @@ attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
         const tile t = {block, block + v_at, UINTS(block, p_at), min(end - slot0, (uint)KV_BLOCK)};
         if (t.positions[0] >= visible_until) break;
         if (WINDOW && t.positions[t.n - 1] < visible_from) continue;
-        score_slots(d, t, k_type, dim, cap);
+        score_slots(d, t, K_TYPE, DIM, cap);
         barrier(CLK_LOCAL_MEM_FENCE);
         softmax_step(d, t.n);
-        add_values(sums, d, t, v_type, dim);
+        add_values(sums, d, t, V_TYPE, DIM);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 /* Drivers for processors take seconds to compile each copy of the barriers. */
@@ -258,7 +269,7 @@ attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
         const uint query = query0 + i;
         const ulong row = before + ((ulong)(query / group) * heads + head) * group + query % group;
         leave_query((__global float *)(out + out_at), (__global float *)(stats + stats_at), d, i,
-                    sums[i], row * n_spans + get_group_id(0), dim, n_spans == 1, query < n_queries,
+                    sums[i], row * n_spans + get_group_id(0), DIM, n_spans == 1, query < n_queries,
                     SINK_OF(row));
     }
 }

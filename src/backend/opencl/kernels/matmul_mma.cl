@@ -4,12 +4,12 @@
  * are floats. With weights of floats, x is the sum of two numbers of that type, so that its
  * rounding adds no error. k is a multiple of 64. Other devices emulate the same steps, slowly.
  *
- * pack_rows first converts x. Then a work-group of matmul_mma computes a tile of TILE_M x TILE_N,
+ * pack.cl has converted x. A work-group of matmul_mma computes a tile of TILE_M x TILE_N,
  * STEP elements along k at a time. STAGES steps are in local memory: asynchronous copies fill later
  * ones while one is multiplied. Weights stay in their planes (weights.cl) until a warp has them in
  * registers: a warp has 32 columns, and lane 4 g + t has word t of the levels of row g of each
  * group of eight. That word has the levels of elements 4 t to 4 t + 3 of each half of a block,
- * where the instruction wants elements 2 t, 2 t + 1, 2 t + 8 and 2 t + 9. Therefore pack_rows
+ * where the instruction wants elements 2 t, 2 t + 1, 2 t + 8 and 2 t + 9. Therefore pack.cl
  * orders each 16 elements of x: the even ones first. Weights of F16 and BF16 need no other order.
  *
  * With n_splits > 1, work-groups compute parts of k of the same tile. Each stores its sums, and the
@@ -346,7 +346,7 @@ static inline void multiply_block(float c[TILES_M][TILES_N][4], __local const uc
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint p = 0; p < 32; p++) { /* position in the order of pack_rows */
+    for (uint p = 0; p < 32; p++) { /* position in the order of pack.cl */
         const uint s = p / 16, t = p % 8 / 2, piece = 4 * b + p / 8;
         float column[TILES_N][2];
         for (uint j = 0; j < TILES_N; j++) {
@@ -420,15 +420,21 @@ static inline bool join_splits(float c[TILES_M][TILES_N][4], __global float4 *pa
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     if (*finished != n_splits) return false;
     fence_device();
-    UNROLL for (uint i = 0; i < TILES_M; i++) UNROLL for (uint j = 0; j < TILES_N; j++) {
-        float4 sum = 0;
-        for (uint s = 0; s < n_splits; s++) {
-            sum += load_sums(parts + (ulong)s * EACH + (i * TILES_N + j) * GROUP + lid);
+    /* Loads of a row of tiles and of several parts are in flight together. */
+    UNROLL for (uint i = 0; i < TILES_M; i++) {
+        float4 sums[TILES_N] = {0, 0, 0, 0};
+        __global const float4 *part = parts + i * TILES_N * GROUP + lid;
+        _Pragma("unroll 4") for (uint s = 0; s < n_splits; s++) {
+            UNROLL for (uint j = 0; j < TILES_N; j++) {
+                sums[j] += load_sums(part + (ulong)s * EACH + j * GROUP);
+            }
         }
-        c[i][j][0] = sum.x;
-        c[i][j][1] = sum.y;
-        c[i][j][2] = sum.z;
-        c[i][j][3] = sum.w;
+        UNROLL for (uint j = 0; j < TILES_N; j++) {
+            c[i][j][0] = sums[j].x;
+            c[i][j][1] = sums[j].y;
+            c[i][j][2] = sums[j].z;
+            c[i][j][3] = sums[j].w;
+        }
     }
     return true;
 }
@@ -459,101 +465,15 @@ static inline void store_tile(float c[TILES_M][TILES_N][4], __global float *y,
     }
 }
 
-/* Returns two numbers of the operands' type in a word, the first in the lower half. */
-static inline uint pair_of(float2 v) {
-#ifdef __NV_CL_C_VERSION
-    uint out;
-#if W_BF16
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(v.y), "f"(v.x));
-#else
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(v.y), "f"(v.x));
-#endif
-    return out;
-#elif W_BF16
-    const uint2 bits = as_uint2(v), rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-    const uint2 both = isnan(v) ? (uint2)0x7fc0 : rounded;
-    return both.x | both.y << 16;
-#else
-    return half_bits(v.x) | (uint)half_bits(v.y) << 16;
-#endif
-}
-
-static inline float2 values_of_pair(uint pair) {
-    if (W_BF16) return as_float2((uint2)(pair << 16, pair & 0xffff0000u));
-    return (float2)(half_value((ushort)pair), half_value((ushort)(pair >> 16)));
-}
-
-/* Returns what a pair lacks of its values; 0 where they are not finite. */
-static inline uint rest_of(float2 v, uint pair) {
-    const float2 rest = v - values_of_pair(pair);
-    return pair_of((float2)(isfinite(v.x) ? rest.x : 0, isfinite(v.y) ? rest.y : 0));
-}
-
-/* Stores 16 values in the order and type that matmul_mma reads. */
-static inline void store_packed(__global ushort *to, float16 v) {
-    __global uint4 *out = (__global uint4 *)to;
-#if W_BLOCKS
-    out[0] = (uint4)(pair_of(v.s02), pair_of(v.s46), pair_of(v.s8a), pair_of(v.sce));
-    out[1] = (uint4)(pair_of(v.s13), pair_of(v.s57), pair_of(v.s9b), pair_of(v.sdf));
-#else
-    const uint4 a = (uint4)(pair_of(v.s01), pair_of(v.s23), pair_of(v.s45), pair_of(v.s67));
-    const uint4 b = (uint4)(pair_of(v.s89), pair_of(v.sab), pair_of(v.scd), pair_of(v.sef));
-    out[0] = a;
-    out[1] = b;
-    out += STEP / 8;
-    out[0] =
-        (uint4)(rest_of(v.s01, a.x), rest_of(v.s23, a.y), rest_of(v.s45, a.z), rest_of(v.s67, a.w));
-    out[1] =
-        (uint4)(rest_of(v.s89, b.x), rest_of(v.sab, b.y), rest_of(v.scd, b.z), rest_of(v.sef, b.w));
-#endif
-}
-
-/* Returns the largest magnitude of the group's finite values. */
-static inline float find_largest(__global const float *in, uint k, __local float *largest) {
-    const uint lid = get_local_id(0);
-    float mine = 0;
-    for (uint i = lid * 4; i < k; i += GROUP * 4) {
-        const float4 v = fabs(*(__global const float4 *)(in + i));
-        const float4 finite = isfinite(v) ? v : (float4)0;
-        mine = fmax(fmax(fmax(mine, finite.x), finite.y), fmax(finite.z, finite.w));
-    }
-    largest[lid] = mine;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint i = GROUP / 2; i > 0; i /= 2) {
-        if (lid < i) largest[lid] = fmax(largest[lid], largest[lid + i]);
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
-    return largest[0];
-}
-
-/* Converts rows of x for matmul_mma: x times a power of two that makes the largest finite value of
- * the row nearly 2^14, and the inverse of that factor. A work-group for each row. */
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
-pack_rows(__global uchar *out, ulong factors_at, __global const uchar *x, ulong x_at, uint k) {
-    __local float largest[GROUP];
-    const uint lid = get_local_id(0), row = get_group_id(0);
-    __global const float *in = (__global const float *)(x + x_at) + (ulong)row * k;
-    const float max_value = find_largest(in, k, largest);
-    const int exponent = max_value > 0x1p-100f ? 13 - ilogb(max_value) : 0;
-    const float factor = ldexp(1.0f, exponent);
-    if (lid == 0) ((__global float *)(out + factors_at))[row] = ldexp(1.0f, -exponent);
-    __global ushort *to = (__global ushort *)out + (ulong)row * k * X_PARTS;
-    for (uint i = lid * 16; i < k; i += GROUP * 16) {
-        __global const float4 *from = (__global const float4 *)(in + i);
-        const float16 v = (float16)(from[0], from[1], from[2], from[3]) * factor;
-        store_packed(to + i / STEP * (STEP * X_PARTS) + i % STEP, v);
-    }
-}
-
 #define WEIGHT_PARAMS(i) \
     __global uchar *y##i, ulong y_at##i, __global const uchar *w##i, ulong scales_at##i, uint n##i
 
 /* Computes the products of up to three weights with one x. Work-groups: dimension 0 is tiles by
- * rows of x, 1 by columns of all weights, 2 parts of k. packed: what pack_rows wrote.
+ * rows of x, 1 by columns of all weights, 2 parts of k. packed: what pack.cl wrote.
  * parts: sums of groups that share a tile; counts: a zero for each tile. */
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
 matmul_mma(__global const uchar *packed, ulong factors_at, WEIGHT_PARAMS(0), WEIGHT_PARAMS(1),
-           WEIGHT_PARAMS(2), uint m, uint k, uint n_splits, __global uchar *parts, ulong parts_at,
+           WEIGHT_PARAMS(2), uint m, uint k, uint n_splits, __global float4 *parts,
            __global uint *counts) {
     __local uchar stages[STAGES * STAGE_BYTES] __attribute__((aligned(128)));
     __local uint finished;
@@ -618,8 +538,7 @@ matmul_mma(__global const uchar *packed, ulong factors_at, WEIGHT_PARAMS(0), WEI
     }
     if (n_splits > 1) {
         const uint tile = column_tile * get_num_groups(0) + get_group_id(0);
-        __global float4 *sums = (__global float4 *)(parts + parts_at) +
-                                (ulong)tile * n_splits * (TILES_M * TILES_N * GROUP);
+        __global float4 *sums = parts + (ulong)tile * n_splits * (TILES_M * TILES_N * GROUP);
         if (!join_splits(c, sums, counts + tile, split, n_splits, &finished)) return;
     }
     store_tile(c, y, (__global const float *)(packed + factors_at), row0, o.column0 + warp * WARP,

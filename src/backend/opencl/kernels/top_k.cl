@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the best of each row of logits, in descending order; of equal values the lower id comes
- * first. Chunks of a row are sorted as candidates. Then JOINED sorted lists at a time are merged
- * until one is left. Dimension 1 is the rows. */
+ * first. The best of each chunk of a row are sorted as candidates. Then JOINED sorted lists at a
+ * time are merged until one is left. Dimension 1 is the rows. */
 
 #include "candidate.cl"
 
@@ -11,7 +11,7 @@
 #ifndef RETAINED
 #define RETAINED 128 /* candidates of a list: a power of two up to 512 */
 #endif
-enum { CHUNK = 2048, JOINED = 8 };
+enum { CHUNK = 2048, JOINED = 8, EACH = CHUNK / WG };
 
 /* Sorts list[0..n), n a power of two, in descending order. Runs of `sorted` values are already
  * sorted, up and down in turn. All work-items must call it. */
@@ -33,28 +33,54 @@ static inline void sort_from(__local ulong *list, uint n, uint sorted) {
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-/* Sorts each work-group's CHUNK of a row [n] to list [row][group]. bad[row][group]: the first id
- * whose value is NaN or +Inf, else ~0. */
+/* Puts the candidates that may be among the best RETAINED into list, and zeros after them. Returns
+ * the size of the list, a power of two. mine: the candidates of a work-item. */
+static inline uint list_best(__local ulong *list, __local uint *n, const ulong *mine) {
+    const uint lid = get_local_id(0);
+    ulong bound = 1;
+#if RETAINED <= WG
+    /* RETAINED work-items have a candidate that reaches this bound. */
+    ulong best = 0;
+    for (uint i = 0; i < EACH; i++) best = max(best, mine[i]);
+    list[lid] = best;
+    sort_from(list, WG, 1);
+    bound = max(list[RETAINED - 1], bound);
+#endif
+    if (lid == 0) *n = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint i = 0; i < EACH; i++) {
+        if (mine[i] >= bound) list[atomic_inc(n)] = mine[i];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    uint size = RETAINED;
+    while (size < *n) size *= 2;
+    for (uint i = *n + lid; i < size; i += WG) list[i] = 0;
+    return size;
+}
+
+/* Sorts the best of each work-group's CHUNK of a row [n] to list [row][group]. bad[row][group]: the
+ * first id whose value is NaN or +Inf, else ~0. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 sort_chunks(__global uchar *lists, ulong lists_at, __global uchar *bad, ulong bad_at,
             __global const uchar *rows, ulong rows_at, uint n) {
     __local ulong list[CHUNK];
-    __local uint first_bad;
-    const uint begin = get_group_id(0) * CHUNK;
+    __local uint first_bad, n_best;
+    const uint begin = get_group_id(0) * CHUNK, lid = get_local_id(0);
     const ulong number = get_group_id(1) * get_num_groups(0) + get_group_id(0);
     __global const float *row = (__global const float *)(rows + rows_at) + get_group_id(1) * n;
-    if (get_local_id(0) == 0) first_bad = ~0u;
+    if (lid == 0) first_bad = ~0u;
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint i = get_local_id(0); i < CHUNK; i += WG) {
-        const uint id = begin + i;
+    ulong mine[EACH];
+    for (uint i = 0; i < EACH; i++) {
+        const uint id = begin + i * WG + lid;
         const float v = id < n ? row[id] : -INFINITY;
         if (isnan(v) || v == INFINITY) atomic_min(&first_bad, id);
-        list[i] = isfinite(v) ? candidate(v, id) : 0;
+        mine[i] = isfinite(v) ? candidate(v, id) : 0;
     }
-    sort_from(list, CHUNK, 1);
+    sort_from(list, list_best(list, &n_best, mine), 1);
     __global ulong *to = (__global ulong *)(lists + lists_at) + number * RETAINED;
-    for (uint i = get_local_id(0); i < RETAINED; i += WG) to[i] = list[i];
-    if (get_local_id(0) == 0) ((__global uint *)(bad + bad_at))[number] = first_bad;
+    for (uint i = lid; i < RETAINED; i += WG) to[i] = list[i];
+    if (lid == 0) ((__global uint *)(bad + bad_at))[number] = first_bad;
 }
 
 /* Merges JOINED lists of a row into the first of them. `apart` is the stride of the lists. */

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Launches of kernels/pack.cl: rows that a product on tensor cores will read. cl->packed holds the
+ * rows of one tensor. They are valid until the next command that may write a tensor. */
+#include "backend/opencl/ops.h"
+#include "core/fail.h"
+
+#include <stdio.h>
+
+enum { MIN_WG = 128, MAX_WG = 512, PIECE = 16, VALUE_BYTES = 4, ALIGN = 16 };
+
+/* Returns the type that stands for all types with the same order of x. */
+static ag_dtype order_of(ag_dtype type) { return ag_dtype_is_quantized(type) ? AG_Q4_0 : type; }
+
+/* Makes cl->packed hold m rows of k values. A value takes at most VALUE_BYTES. */
+static ag_status need_packed(ag_cl_backend *cl, size_t m, size_t k) {
+    const size_t factors_at = ag_cl_items(m * k * VALUE_BYTES, 256);
+    const size_t bytes = factors_at + m * sizeof(float);
+    cl->packed.valid_at = UINT64_MAX;
+    cl->packed.factors_at = factors_at;
+    if (bytes <= cl->packed.bytes) return AG_OK;
+    cl_int code;
+    cl_mem mem = cl->api.clCreateBuffer(cl->context, CL_MEM_READ_WRITE, bytes, NULL, &code);
+    if (code != CL_SUCCESS) {
+        return ag_cl_fail(cl, &cl->base.err, code, "%zu bytes of packed rows", bytes);
+    }
+    if (cl->packed.mem) ag_cl_release_mem(cl, cl->packed.mem);
+    cl->packed.mem = mem;
+    cl->packed.bytes = bytes;
+    return AG_OK;
+}
+
+/* Returns the work-items for a row: one piece for each, if they suffice. */
+static size_t group_for(const ag_cl_backend *cl, size_t k) {
+    size_t wg = MIN_WG;
+    while (wg < MAX_WG && 2 * wg <= cl->device.max_group && k > wg * PIECE) wg *= 2;
+    return wg;
+}
+
+static ag_status begin(ag_cl_backend *cl, ag_cl_launch *l, const char *kernel, const ag_tensor *x,
+                       const char *more) {
+    const size_t m = ag_shape_rows(&x->shape), k = ag_shape_cols(&x->shape), wg = group_for(cl, k);
+    char options[128];
+    snprintf(options, sizeof options, "-DWTYPE=WEIGHT_%s -DWG=%zu -DCHUNKS=%zu%s",
+             ag_dtype_name(cl->packed.order), wg, (k + wg * PIECE - 1) / (wg * PIECE), more);
+    AG_TRY(need_packed(cl, m, k));
+    AG_TRY(ag_cl_begin(l, cl, "pack.cl", kernel, options));
+    ag_cl_arg_part(l, cl->packed.mem, cl->packed.factors_at);
+    return AG_OK;
+}
+
+/* Launches, with a work-group for each row of `of`, and records that its rows are packed. */
+static ag_status finish(ag_cl_launch *l, const ag_tensor *of) {
+    ag_cl_backend *cl = l->cl;
+    const size_t wg = group_for(cl, ag_shape_cols(&of->shape));
+    const size_t m = ag_shape_rows(&of->shape);
+    AG_TRY(ag_cl_enqueue(l, 1, (size_t[]){m * wg}, (size_t[]){wg}));
+    cl->packed.of = *of;
+    cl->packed.valid_at = cl->n_writes;
+    return AG_OK;
+}
+
+static bool is_packed(const ag_cl_backend *cl, const ag_tensor *x) {
+    const ag_tensor *of = &cl->packed.of;
+    return cl->packed.mem && cl->packed.valid_at == cl->n_writes && of->buffer == x->buffer &&
+           of->offset == x->offset && ag_shape_cols(&of->shape) == ag_shape_cols(&x->shape) &&
+           ag_shape_rows(&of->shape) >= ag_shape_rows(&x->shape);
+}
+
+ag_status ag_cl_pack(ag_cl_backend *cl, const ag_tensor *x, ag_dtype type, bool again) {
+    ag_cl_launch l;
+    const bool has_order = cl->packed.order == order_of(type);
+    if (has_order && (again || is_packed(cl, x))) return AG_OK;
+    cl->packed.order = order_of(type);
+    AG_TRY(begin(cl, &l, "pack_rows", x, ""));
+    ag_cl_arg_tensor(&l, x);
+    ag_cl_arg_u32(&l, (uint32_t)ag_shape_cols(&x->shape));
+    return finish(&l, x);
+}
+
+bool ag_cl_packs(const ag_cl_backend *cl, const ag_tensor *x) {
+    return cl->mma_checked && ag_shape_rows(&x->shape) > AG_CL_MATVEC_MOST_MMA &&
+           x->offset % ALIGN == 0 && ag_cl_mma_fits(cl, x, cl->packed.order);
+}
+
+ag_status ag_cl_add_rms_norm_pack(ag_cl_backend *cl, ag_tensor *y, ag_tensor *x,
+                                  const ag_tensor *add, const ag_tensor *w, float eps) {
+    ag_cl_launch l;
+    AG_TRY(begin(cl, &l, "add_rms_norm_pack", y, ""));
+    ag_cl_arg_tensor(&l, y);
+    ag_cl_arg_tensor(&l, x);
+    ag_cl_arg_tensor(&l, add);
+    ag_cl_arg_tensor(&l, w);
+    ag_cl_arg_u32(&l, (uint32_t)ag_shape_cols(&y->shape));
+    ag_cl_arg_f32(&l, eps);
+    return finish(&l, y);
+}
+
+ag_status ag_cl_gate_pack(ag_cl_backend *cl, ag_tensor *a, const ag_tensor *x, bool gelu) {
+    ag_cl_launch l;
+    AG_TRY(begin(cl, &l, "gate_pack", a, gelu ? " -DGELU=1" : ""));
+    ag_cl_arg_tensor(&l, a);
+    ag_cl_arg_tensor(&l, x);
+    ag_cl_arg_u32(&l, (uint32_t)ag_shape_cols(&a->shape));
+    return finish(&l, a);
+}
