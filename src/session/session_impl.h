@@ -60,9 +60,10 @@ bool ag_session_is_ragged(const ag_session *s);
 /* Creates the state of the model's layers at position 0; NULL if none has one. */
 ag_status ag_session_make_state(const ag_session *s, ag_layer_state **out, ag_error *err);
 
-/* Rows of logits that are computed at a time: 8 MB for a vocabulary of 128k. */
-enum { AG_LOGIT_ROWS = 16 };
-/* Returns the bytes of these rows, which all sessions of a model share. */
+/* Rows of logits that are computed at a time: 8 MB for a vocabulary of 128k; on devices that choose
+ * tokens, where each group of rows has a query, 32 MB. */
+enum { AG_LOGIT_ROWS = 16, AG_LOGIT_ROWS_DEVICE = 64 };
+/* Returns the bytes of AG_LOGIT_ROWS rows, which all sessions of a model share. */
 size_t ag_logit_rows_bytes(const ag_model_info *info);
 /* generate_drafts.c. Returns the bytes of a session's n-gram lookup. params are complete. */
 size_t ag_draft_tables_bytes(const ag_session_params *params);
@@ -97,7 +98,7 @@ ag_status ag_session_fetch_logits(ag_session *s, ag_error *err);
 /* Chooses a token as ag_sampler_sample() does. The session must have logits. */
 ag_status ag_session_choose(ag_session *s, ag_sampler *sampler, int32_t *id, ag_error *err);
 
-/* step_logits.c. Computes the logits of all output rows, in groups of AG_LOGIT_ROWS, and delivers
+/* step_logits.c. Computes the logits of all output rows, in groups, and delivers
  * them to callbacks and samplers. `computed`: the pass has already computed the logits of the last
  * row of each item. */
 ag_status ag_step_deliver_logits(const ag_step_item *items, size_t n, bool computed, ag_error *err);

@@ -81,10 +81,10 @@ size_t ag_logit_rows_bytes(const ag_model_info *info) {
 
 ag_status ag_session_make_logit_rows(ag_session *s, ag_error *err) {
     ag_model *m = s->model;
+    const size_t n = ag_has_top_k(m->backend) ? AG_LOGIT_ROWS_DEVICE : AG_LOGIT_ROWS;
     if (m->logit_rows_owner) return AG_OK;
     return ag_tensor_alloc(&m->logit_rows, &m->logit_rows_owner, ag_backend_memory(m->backend),
-                           AG_USAGE_SCRATCH, AG_F32, ag_shape_2d(AG_LOGIT_ROWS, m->info.n_vocab),
-                           err);
+                           AG_USAGE_SCRATCH, AG_F32, ag_shape_2d(n, m->info.n_vocab), err);
 }
 
 /* Returns whether the device keeps the item's logits, since only a sampler needs them. */
@@ -96,7 +96,7 @@ static bool stays_on_device(const ag_step_item *item) {
  * their own, which depend on earlier choices. */
 static ag_status find_tops(ag_model *m, const output_row *outputs, size_t n, const ag_tensor *rows,
                            ag_error *err) {
-    ag_top_k *tops[AG_LOGIT_ROWS];
+    ag_top_k *tops[AG_LOGIT_ROWS_DEVICE];
     bool any = false;
     for (size_t i = 0; i < n; i++) {
         const ag_step_item *item = outputs[i].item;
@@ -165,9 +165,10 @@ static bool may_share_group(const ag_step_item *a, const ag_step_item *b) {
 
 static ag_status compute_groups(ag_model *m, const ag_step_item *items, size_t n, ag_error *err) {
     row_walk walk = {.items = items, .n = n};
-    output_row outputs[AG_LOGIT_ROWS];
-    size_t rows[AG_LOGIT_ROWS], n_rows = 0;
+    output_row outputs[AG_LOGIT_ROWS_DEVICE];
+    size_t rows[AG_LOGIT_ROWS_DEVICE], n_rows = 0;
     AG_TRY(ag_session_make_logit_rows(items[0].session, err));
+    const size_t most = ag_shape_rows(&items[0].session->model->logit_rows.shape);
     while (next_row(&walk, &outputs[n_rows], &rows[n_rows])) {
         if (n_rows && !may_share_group(outputs[0].item, outputs[n_rows].item)) {
             AG_TRY(compute_group(m, outputs, rows, n_rows, err));
@@ -175,7 +176,7 @@ static ag_status compute_groups(ag_model *m, const ag_step_item *items, size_t n
             rows[0] = rows[n_rows];
             n_rows = 0;
         }
-        if (++n_rows < AG_LOGIT_ROWS) continue;
+        if (++n_rows < most) continue;
         AG_TRY(compute_group(m, outputs, rows, n_rows, err));
         n_rows = 0;
     }

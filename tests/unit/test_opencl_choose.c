@@ -191,7 +191,7 @@ static void device_logits_follow_the_session_state(void **state) {
 
 /* ---- several sessions in a step ---- */
 
-enum { SESSIONS = AG_LOGIT_ROWS + 4, STEPS = 4 };
+enum { SESSIONS = AG_LOGIT_ROWS_DEVICE + 4, STEPS = 4 };
 
 static ag_sampler *sampler_of(size_t i) {
     ag_sampler_params p = ag_sampler_defaults();
