@@ -416,6 +416,16 @@ ag_status ag_kv_write_all(ag_backend *be, const ag_attention_seq *seqs, size_t n
     return (be->ops->kv_write ? be->ops->kv_write : ag_compose_kv_write)(be, seqs, n_seqs, k, v);
 }
 
+bool ag_has_rope_kv_write(const ag_backend *be) { return be->ops->rope_kv_write != NULL; }
+
+ag_status ag_rope_kv_write(ag_backend *be, const ag_attention_seq *seqs, size_t n_seqs,
+                           const ag_rotation *r, const ag_tensor *k, const ag_tensor *v) {
+    AG_TRY(check_rope(be, r->q, "q", r->inv_freq));
+    AG_TRY(check_rope(be, k, "k", r->inv_freq));
+    for (size_t i = 0; i < n_seqs; i++) AG_TRY(ag_check_kv_write(be, &seqs[i], k, v));
+    return be->ops->rope_kv_write(be, seqs, n_seqs, r, k, v);
+}
+
 ag_status ag_attention(ag_backend *be, ag_tensor *out, const ag_tensor *q,
                        const ag_attention_seq *seqs, size_t n_seqs,
                        const ag_attention_params *params) {

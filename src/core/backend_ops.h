@@ -20,6 +20,13 @@ typedef struct ag_delta_call {
     ag_delta_params params;
 } ag_delta_call;
 
+/* Rotation of queries, and of the keys at the same positions. */
+typedef struct ag_rotation {
+    ag_tensor *q; /* [rows, heads, head_dim] */
+    const ag_tensor *inv_freq;
+    float factor; /* multiplies the rotated values */
+} ag_rotation;
+
 /* Does items [begin, end) of some work on thread number `thread`. */
 typedef void (*ag_work_fn)(void *ctx, size_t begin, size_t end, uint32_t thread);
 
@@ -100,6 +107,10 @@ typedef struct ag_backend_ops {
                         size_t n);
     ag_status (*kv_write)(ag_backend *b, const ag_attention_seq *seqs, size_t n_seqs,
                           const ag_tensor *k, const ag_tensor *v);
+    /* optional; NULL: the caller rotates first. Rotates q in place, and k as it is written; k may
+     * remain as it is */
+    ag_status (*rope_kv_write)(ag_backend *b, const ag_attention_seq *seqs, size_t n_seqs,
+                               const ag_rotation *r, const ag_tensor *k, const ag_tensor *v);
     ag_status (*attention)(ag_backend *b, ag_tensor *out, const ag_tensor *q,
                            const ag_attention_seq *seqs, size_t n_seqs,
                            const ag_attention_params *params);
@@ -194,7 +205,15 @@ ag_status ag_matmul_gated(ag_backend *be, ag_gate_kind kind, ag_tensor *const y[
 ag_status ag_kv_write_all(ag_backend *be, const ag_attention_seq *seqs, size_t n_seqs,
                           const ag_tensor *k, const ag_tensor *v);
 
-/* The same for all rows of k and v and one cache. */
+/* Returns whether ag_rope_kv_write() is supported: it then needs fewer steps than ag_rope_pair()
+ * and ag_kv_write_all(). */
+bool ag_has_rope_kv_write(const ag_backend *be);
+/* Rotates q as ag_rope_pair() does, and appends rotated keys as ag_kv_write_all() does. The rows of
+ * k afterwards are undefined. */
+ag_status ag_rope_kv_write(ag_backend *be, const ag_attention_seq *seqs, size_t n_seqs,
+                           const ag_rotation *r, const ag_tensor *k, const ag_tensor *v);
+
+/* The same as ag_kv_write_all() for all rows of k and v and one cache. */
 static inline ag_status ag_kv_write(ag_backend *be, const ag_kv_view *kv, const ag_tensor *k,
                                     const ag_tensor *v, const uint32_t *positions) {
     const ag_attention_seq seq = {.n_rows = k->shape.dim[0], .visible_until = positions, .kv = *kv};

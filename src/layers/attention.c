@@ -86,17 +86,35 @@ static ag_status hadamard_rotate(ag_backend *be, const ag_sequence *s, const ag_
     return ag_kv_hadamard(be, &rows, err);
 }
 
-/* Appends the rows of all sequences together. views: their caches. */
+/* Returns whether queries and keys may be rotated when keys are written. */
+static bool rotates_in_write(const ag_backend *be, const ag_attention_layer *layer,
+                             const ag_sequence *seqs, size_t n_seqs) {
+    bool fits = n_seqs && ag_has_rope_kv_write(be) && !layer->shares_kv && layer->inv_freq[0] &&
+                layer->query_beta == 0;
+    for (size_t i = 0; i < n_seqs; i++) {
+        fits = fits && seqs[i].is_long == seqs[0].is_long &&
+               !ag_kv_cache_params(seqs[i].cache)->hadamard;
+    }
+    return fits;
+}
+
+/* Appends the rows of all sequences together. views: their caches. r NULL: keys are rotated. */
 static ag_status append_to_caches(ag_backend *be, const ag_sequence *seqs, size_t n_seqs,
-                                  uint32_t layer, const ag_attention_seq *views, const ag_tensor *k,
-                                  const ag_tensor *v, ag_error *err) {
+                                  uint32_t layer, const ag_attention_seq *views,
+                                  const ag_rotation *r, const ag_tensor *k, const ag_tensor *v,
+                                  ag_error *err) {
     ag_status st = AG_OK;
     size_t begun = 0;
     for (; begun < n_seqs && st == AG_OK; begun++) {
         const ag_sequence *s = &seqs[begun];
         st = ag_kv_cache_begin_update(s->cache, layer, views[begun].visible_until, s->n, err);
     }
-    if (st == AG_OK) st = ag_take_error(be, ag_kv_write_all(be, views, n_seqs, k, v), err);
+    if (st == AG_OK) {
+        st = ag_take_error(be,
+                           r ? ag_rope_kv_write(be, views, n_seqs, r, k, v)
+                             : ag_kv_write_all(be, views, n_seqs, k, v),
+                           err);
+    }
     for (size_t i = 0; i < begun; i++) {
         if (st != AG_OK) ag_kv_cache_cancel_update(seqs[i].cache, layer);
         else ag_kv_cache_end_update(seqs[i].cache, layer, views[i].visible_until, seqs[i].n);
@@ -154,15 +172,19 @@ ag_status ag_self_attention(ag_backend *be, const ag_attention_layer *layer,
     for (size_t i = 0; has_kv && i < n_seqs; i++) {
         AG_TRY(keep_unrotated(&seqs[i], layer->index, &k_heads, positions, err));
     }
-    AG_TRY(rotate_heads(be, layer, seqs, n_seqs, positions, &q_heads, &k_heads, err));
+    const bool fused = rotates_in_write(be, layer, seqs, n_seqs);
+    const ag_rotation rotation = {.q = &q_heads,
+                                  .inv_freq = fused ? layer->inv_freq[seqs[0].is_long] : NULL,
+                                  .factor = layer->rope_factor};
+    if (!fused) AG_TRY(rotate_heads(be, layer, seqs, n_seqs, positions, &q_heads, &k_heads, err));
     AG_TRY(scale_queries(be, layer, positions, &q_heads, err));
     for (size_t i = 0; i < n_seqs; i++) {
         AG_TRY(hadamard_rotate(be, &seqs[i], &q_heads, has_kv ? &k_heads : NULL, err));
         ws->attention[i] = attention_seq_of(&seqs[i], layer, positions);
     }
     if (has_kv) {
-        AG_TRY(append_to_caches(be, seqs, n_seqs, layer->index, ws->attention, &k_heads, &v_heads,
-                                err));
+        AG_TRY(append_to_caches(be, seqs, n_seqs, layer->index, ws->attention,
+                                fused ? &rotation : NULL, &k_heads, &v_heads, err));
     }
     for (size_t i = 0; has_kv && i < n_seqs; i++) {
         AG_TRY(attend_chunks(&seqs[i], layer, &q_heads, &out_heads, err));

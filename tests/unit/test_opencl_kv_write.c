@@ -159,27 +159,42 @@ static void writes_blocks_in_several_buffers(void **state) {
 /* ---- several caches ---- */
 
 enum { CACHES = 4, ROWS = 1 + 0 + 3 + 70, CACHE_BYTES = N_BLOCKS * BLOCK_BYTES };
+enum { ROW_BYTES = (1 + ROWS) * HEADS * DIM * 4, HALF = 24 /* pairs of a head; 16 values stay */ };
 static const uint32_t new_rows[CACHES] = {1, 0, 3, 70};
 static const uint32_t old_slots[CACHES][HEADS] = {{5, 0}, {9, 9}, {126, 127}, {128, 60}};
 
-/* Writes rows after a first one that belongs to no sequence, and reads all blocks. */
-static void write_caches(ag_backend *be, ag_dtype type, const float *values, unsigned char *out) {
+static ag_tensor rows_in(ag_backend *be, ag_buffer **owner, const float *values) {
+    ag_tensor t;
+    ag_error err;
+    assert_int_equal(ag_tensor_alloc(&t, owner, ag_backend_memory(be), AG_USAGE_SCRATCH, AG_F32,
+                                     ag_shape_3d(1 + ROWS, HEADS, DIM), &err),
+                     AG_OK);
+    assert_int_equal(ag_buffer_upload(*owner, 0, values, ROW_BYTES, &err), AG_OK);
+    return t;
+}
+
+/* Writes rows after a first one that belongs to no sequence, and reads all blocks. q: NULL, or rows
+ * that are rotated as the keys are. */
+static void write_caches(ag_backend *be, ag_dtype type, const float *values, float *q,
+                         unsigned char *out) {
     ag_memory *memory = ag_backend_memory(be);
     ag_attention_seq seqs[CACHES];
     ag_kv_block blocks[CACHES][N_BLOCKS];
-    ag_buffer *owner, *storage;
+    ag_buffer *owner[4], *storage;
     uint32_t positions[1 + ROWS];
-    ag_tensor t;
+    ag_tensor inv_freq;
     ag_error err;
     assert_int_equal(ag_memory_alloc(memory, CACHES * CACHE_BYTES, AG_USAGE_KV, &storage, &err),
                      AG_OK);
     memset(out, 0, CACHES * CACHE_BYTES);
     assert_int_equal(ag_buffer_upload(storage, 0, out, CACHES * CACHE_BYTES, &err), AG_OK);
-    assert_int_equal(ag_tensor_alloc(&t, &owner, memory, AG_USAGE_SCRATCH, AG_F32,
-                                     ag_shape_3d(1 + ROWS, HEADS, DIM), &err),
+    ag_tensor k = rows_in(be, &owner[0], values), v = rows_in(be, &owner[1], values);
+    ag_tensor queries = rows_in(be, &owner[2], values);
+    assert_int_equal(ag_tensor_alloc(&inv_freq, &owner[3], ag_backend_memory(cpu), AG_USAGE_SCRATCH,
+                                     AG_F32, ag_shape_1d(HALF), &err),
                      AG_OK);
-    assert_int_equal(
-        ag_buffer_upload(owner, 0, values, (1 + ROWS) * HEADS * DIM * sizeof *values, &err), AG_OK);
+    const ag_rotation r = {.q = &queries, .inv_freq = &inv_freq, .factor = 1.5f};
+    for (uint32_t i = 0; i < HALF; i++) ag_tensor_f32(&inv_freq)[i] = 1 / (float)(1 + i * i);
     for (uint32_t i = 0; i <= ROWS; i++) positions[i] = 1000 + 7 * i;
     for (size_t i = 0, row = 1; i < CACHES; row += new_rows[i++]) {
         for (size_t b = 0; b < N_BLOCKS; b++) {
@@ -198,12 +213,17 @@ static void write_caches(ag_backend *be, ag_dtype type, const float *values, uns
                                             .blocks_per_head = EACH,
                                             .n_slots = old_slots[i]}};
     }
-    if (ag_kv_write_all(be, seqs, CACHES, &t, &t) != AG_OK) {
-        fail_msg("%s", ag_backend_error(be)->msg);
+    ag_status st = AG_OK;
+    if (q && ag_has_rope_kv_write(be)) st = ag_rope_kv_write(be, seqs, CACHES, &r, &k, &v);
+    else if (q) st = ag_rope_pair(be, &queries, &k, positions, &inv_freq, r.factor);
+    if (st == AG_OK && !(q && ag_has_rope_kv_write(be))) {
+        st = ag_kv_write_all(be, seqs, CACHES, &k, &v);
     }
+    if (st != AG_OK) fail_msg("%s", ag_backend_error(be)->msg);
     assert_int_equal(ag_sync(be), AG_OK);
+    if (q) assert_int_equal(ag_buffer_download(q, owner[2], 0, ROW_BYTES, &err), AG_OK);
     assert_int_equal(ag_buffer_download(out, storage, 0, CACHES * CACHE_BYTES, &err), AG_OK);
-    ag_buffer_release(&owner);
+    for (size_t i = 0; i < 4; i++) ag_buffer_release(&owner[i]);
     ag_buffer_release(&storage);
 }
 
@@ -217,9 +237,9 @@ static void writes_several_caches_in_one_launch(void **state) {
     assert_true(values && want && have);
     for (uint32_t i = 0; i < types.n; i++) {
         fill(values, i + 1);
-        write_caches(cpu, types.v[i], values, want);
+        write_caches(cpu, types.v[i], values, NULL, want);
         assert_int_equal(ag_backend_launches(device, kinds, 8, &n_kinds), AG_OK);
-        write_caches(device, types.v[i], values, have);
+        write_caches(device, types.v[i], values, NULL, have);
         assert_memory_equal(have, want, CACHES * CACHE_BYTES);
         assert_int_equal(ag_backend_launches(device, kinds, 8, &n_kinds), AG_OK);
         assert_int_equal(n_kinds, 1);
@@ -228,6 +248,44 @@ static void writes_several_caches_in_one_launch(void **state) {
     free(have);
     free(want);
     free(values);
+}
+
+/* Checks values, positions and, within the type's rounding, keys of all blocks. */
+static void check_blocks(ag_dtype type, const unsigned char *have, const unsigned char *want) {
+    static float x[AG_KV_BLOCK * DIM], y[AG_KV_BLOCK * DIM];
+    const double step = type == AG_F32    ? 1e-5
+                        : type == AG_F16  ? 2e-3
+                        : type == AG_Q8_0 ? 0.04
+                                          : 0.6;
+    for (size_t b = 0; b < CACHES * N_BLOCKS; b++, have += BLOCK_BYTES, want += BLOCK_BYTES) {
+        ag_dequantize_row(type, x, have, AG_KV_BLOCK * DIM);
+        ag_dequantize_row(type, y, want, AG_KV_BLOCK * DIM);
+        for (size_t i = 0; i < AG_KV_BLOCK * DIM; i++) assert_true(fabs(x[i] - y[i]) <= step);
+        assert_memory_equal(have + PART, want + PART, BLOCK_BYTES - PART);
+    }
+}
+
+static void rotates_queries_and_keys_in_the_same_launch(void **state) {
+    (void)state;
+    const ag_dtype types[] = {AG_F32, AG_F16, AG_Q8_0, AG_Q4_0};
+    static float values[N_VALUES], q_have[N_VALUES], q_want[N_VALUES];
+    static unsigned char want[CACHES * CACHE_BYTES], have[CACHES * CACHE_BYTES];
+    ag_launch_info kinds[8];
+    size_t n_kinds;
+    for (size_t i = 0; i < N_VALUES; i++) values[i] = (float)((i * 37 + i / 7) % 101) / 50 - 1;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        write_caches(cpu, types[i], values, q_want, want);
+        assert_int_equal(ag_backend_launches(device, kinds, 8, &n_kinds), AG_OK);
+        write_caches(device, types[i], values, q_have, have);
+        check_blocks(types[i], have, want);
+        for (size_t c = 0; c < HEADS * DIM; c++) assert_true(q_have[c] == values[c]);
+        for (size_t c = HEADS * DIM; c < ROW_BYTES / sizeof(float); c++) {
+            assert_true(fabsf(q_have[c] - q_want[c]) <= 1e-5f);
+        }
+        assert_int_equal(ag_backend_launches(device, kinds, 8, &n_kinds), AG_OK);
+        assert_int_equal(n_kinds, 1);
+        assert_int_equal(kinds[0].n, 1);
+    }
 }
 
 static void rejects_rows_beyond_the_tensor(void **state) {
@@ -264,6 +322,7 @@ int main(void) {
         cmocka_unit_test(writes_blocks_in_several_buffers),
         cmocka_unit_test(writes_the_same_bytes_as_the_cpu),
         cmocka_unit_test(writes_several_caches_in_one_launch),
+        cmocka_unit_test(rotates_queries_and_keys_in_the_same_launch),
         cmocka_unit_test(rejects_rows_beyond_the_tensor),
         cmocka_unit_test(writes_nan_for_values_out_of_range),
     };

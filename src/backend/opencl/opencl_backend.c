@@ -76,6 +76,7 @@ static const ag_backend_ops opencl_ops = {
     .delta_rule = ag_cl_delta_rule,
     .gather = ag_cl_gather,
     .kv_write = ag_cl_kv_write,
+    .rope_kv_write = ag_cl_rope_kv_write,
     .attention = ag_cl_attention,
     .hadamard = ag_cl_hadamard,
     .top_k = ag_cl_top_k,

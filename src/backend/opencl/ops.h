@@ -96,6 +96,9 @@ size_t ag_cl_prepared_bytes(ag_dtype dtype, size_t n, size_t k);
 ag_status ag_cl_kv_write(ag_backend *b, const ag_attention_seq *seqs, size_t n_seqs,
                          const ag_tensor *k, const ag_tensor *v);
 
+ag_status ag_cl_rope_kv_write(ag_backend *b, const ag_attention_seq *seqs, size_t n_seqs,
+                              const ag_rotation *r, const ag_tensor *k, const ag_tensor *v);
+
 /* kv_table.c. Blocks of a cache for kernels/kv_table.cl: the first n_blocks of each row of
  * `blocks`. They are in at most AG_KV_BUFFERS buffers. */
 typedef struct ag_cl_kv_rows {

@@ -65,8 +65,20 @@ static size_t max_pieces(const ag_kv_view *kv) {
     return (kv->head_dim + piece - 1) / piece;
 }
 
+/* Sets ROTATION_PARAMS for the rows that belong to the sequences. Returns the pairs of q. */
+static size_t arg_rotation(const work *w, ag_cl_launch *l, const ag_rotation *r) {
+    const size_t heads = r->q->shape.dim[1], half = ag_shape_numel(&r->inv_freq->shape);
+    ag_cl_arg_buffer(l, r->q->buffer);
+    ag_cl_arg_u64(l, r->q->offset + w->seqs[0].row0 * heads * r->q->shape.dim[2] * sizeof(float));
+    ag_cl_arg_staged(l, ag_tensor_f32(r->inv_freq), half * sizeof(float));
+    ag_cl_arg_u32(l, (uint32_t)heads);
+    ag_cl_arg_u32(l, (uint32_t)half);
+    ag_cl_arg_f32(l, r->factor);
+    return w->n_rows * heads * half;
+}
+
 /* Writes the rows of k and v that belong to the sequences. */
-static ag_status write_rows(work *w, const ag_tensor *k, const ag_tensor *v) {
+static ag_status write_rows(work *w, const ag_rotation *r, const ag_tensor *k, const ag_tensor *v) {
     const ag_kv_view *kv = &w->seqs[0].kv;
     const size_t heads = kv->n_kv_heads;
     const size_t first = w->seqs[0].row0 * heads * kv->head_dim * sizeof(float);
@@ -78,7 +90,7 @@ static ag_status write_rows(work *w, const ag_tensor *k, const ag_tensor *v) {
                                 .per_row = w->n_blocks,
                                 .n_blocks = w->n_blocks};
     ag_cl_launch l;
-    AG_TRY(ag_cl_begin(&l, w->cl, "kv_write.cl", "kv_write", NULL));
+    AG_TRY(ag_cl_begin(&l, w->cl, "kv_write.cl", "kv_write", r ? "-DROTATES=1" : NULL));
     ag_cl_arg_rows(&l, &rows);
     ag_cl_arg_u64(&l, kv->v_offset);
     ag_cl_arg_u64(&l, kv->p_offset);
@@ -93,12 +105,14 @@ static ag_status write_rows(work *w, const ag_tensor *k, const ag_tensor *v) {
     ag_cl_arg_u32(&l, (uint32_t)heads);
     ag_cl_arg_u32(&l, kv->head_dim);
     ag_cl_arg_u32(&l, (uint32_t)w->n_rows);
-    const size_t items = w->n_rows * heads * max_pieces(kv);
-    return ag_cl_enqueue(&l, 2, (size_t[]){ag_cl_items(items, WG), 2}, (size_t[]){WG, 1});
+    size_t items = w->n_rows * heads * max_pieces(kv), pairs = r ? arg_rotation(w, &l, r) : 0;
+    if (pairs > items) items = pairs;
+    return ag_cl_enqueue(&l, 2, (size_t[]){ag_cl_items(items, WG), r ? 3 : 2}, (size_t[]){WG, 1});
 }
 
-ag_status ag_cl_kv_write(ag_backend *b, const ag_attention_seq *seqs, size_t n_seqs,
-                         const ag_tensor *k, const ag_tensor *v) {
+/* Writes the rows of all sequences. r NULL: keys have been rotated. */
+static ag_status write_all(ag_backend *b, const ag_attention_seq *seqs, size_t n_seqs,
+                           const ag_rotation *r, const ag_tensor *k, const ag_tensor *v) {
     for (size_t i = 0, n; i < n_seqs; i += n) {
         const ag_kv_view *kv = &seqs[i].kv;
         const ag_dtype unknown = ag_cl_has_kernels(kv->k_type) ? kv->v_type : kv->k_type;
@@ -119,7 +133,33 @@ ag_status ag_cl_kv_write(ag_backend *b, const ag_attention_seq *seqs, size_t n_s
                   .n_seqs = n,
                   .n_rows = n_rows,
                   .n_blocks = n_blocks};
-        AG_TRY(write_rows(&w, k, v));
+        AG_TRY(write_rows(&w, r, k, v));
     }
     return AG_OK;
+}
+
+ag_status ag_cl_kv_write(ag_backend *b, const ag_attention_seq *seqs, size_t n_seqs,
+                         const ag_tensor *k, const ag_tensor *v) {
+    return write_all(b, seqs, n_seqs, NULL, k, v);
+}
+
+/* Rotates the rows of a sequence on their own. */
+static ag_status rotate_rows(ag_backend *b, const ag_attention_seq *s, const ag_rotation *r,
+                             const ag_tensor *k) {
+    const size_t row0 = s->row0 * sizeof(float);
+    ag_tensor q_rows = *r->q, k_rows = *k;
+    q_rows.offset += row0 * q_rows.shape.dim[1] * q_rows.shape.dim[2];
+    k_rows.offset += row0 * k_rows.shape.dim[1] * k_rows.shape.dim[2];
+    q_rows.shape.dim[0] = k_rows.shape.dim[0] = s->n_rows;
+    return ag_cl_rope_pair(b, &q_rows, &k_rows, s->visible_until, r->inv_freq, r->factor);
+}
+
+ag_status ag_cl_rope_kv_write(ag_backend *b, const ag_attention_seq *seqs, size_t n_seqs,
+                              const ag_rotation *r, const ag_tensor *k, const ag_tensor *v) {
+    bool fuses = true;
+    for (size_t i = 0; i < n_seqs; i++) {
+        fuses = fuses && is_written_here(seqs[i].kv.k_type) && is_written_here(seqs[i].kv.v_type);
+    }
+    for (size_t i = 0; i < n_seqs && !fuses; i++) AG_TRY(rotate_rows(b, &seqs[i], r, k));
+    return write_all(b, seqs, n_seqs, fuses ? r : NULL, k, v);
 }

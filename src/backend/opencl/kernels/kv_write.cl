@@ -6,16 +6,61 @@
 #define WG 32
 #endif
 
+#ifndef ROTATES
+#define ROTATES 0 /* 1: rotates keys before they are written, and q in place */
+#endif
+#if ROTATES
+#define ROTATION_PARAMS                                                                 \
+    , __global uchar *q, ulong q_at, __global const uchar *inv_freq, ulong inv_freq_at, \
+        uint q_heads, uint half_dim, float factor
+/* Returns both values of pair i of x after the rotation. */
+static inline float2 rotated_pair(__global const float *x, uint i, uint half_dim,
+                                  __global const float *inv_freq, uint position, float factor) {
+    float c;
+    const float s = sincos((float)position * inv_freq[i], &c), a = x[i], b = x[i + half_dim];
+    return (float2)(factor * (a * c - b * s), factor * (b * c + a * s));
+}
+
+/* Returns component c after the rotation. Components after the pairs do not change. */
+static inline float rotated_value(__global const float *x, uint c, uint half_dim,
+                                  __global const float *inv_freq, uint position, float factor) {
+    const uint i = c < half_dim ? c : c - half_dim;
+    if (i >= half_dim) return x[c];
+    const float2 pair = rotated_pair(x, i, half_dim, inv_freq, position, factor);
+    return c < half_dim ? pair.x : pair.y;
+}
+#define VALUE(c) \
+    (is_value ? from[c] : rotated_value(from, c, half_dim, freq, at_position[row], factor))
+#else
+#define ROTATION_PARAMS
+#define VALUE(c) from[c]
+#endif
+
 /* Writes row r of k and v [n, heads, d] to slot n_slots[c][h] + r, modulo 2^32, of KV head h of
  * cache c = caches[r]. `slots` has caches [n], then n_slots. The table of blocks has a row for each
  * head of each cache. Dimension 0 is pieces of all heads of all rows, in groups of WG: of 32
- * elements in types with blocks, else of 4; 1 is keys, values. */
+ * elements in types with blocks, else of 4; 1 is keys, values. With ROTATES it also is 2, and 0 is
+ * pairs of all heads of q. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 kv_write(KV_TABLE_PARAMS, ulong v_at, ulong p_at, __global const uchar *k, ulong k_at,
          __global const uchar *v, ulong new_v_at, __global const uchar *positions,
          ulong positions_at, __global const uchar *slots, ulong slots_at, uint k_type, uint v_type,
-         uint heads, uint d, uint n) {
-    const uint is_value = get_global_id(1), type = is_value ? v_type : k_type;
+         uint heads, uint d, uint n ROTATION_PARAMS) {
+    __global const uint *at_position = (__global const uint *)(positions + positions_at);
+    const uint is_value = get_global_id(1) == 1, type = is_value ? v_type : k_type;
+#if ROTATES
+    __global const float *freq = (__global const float *)(inv_freq + inv_freq_at);
+    if (get_global_id(1) == 2) {
+        const uint i = get_global_id(0) % half_dim;
+        const size_t head = get_global_id(0) / half_dim; /* row * q_heads + head */
+        if (head >= (size_t)n * q_heads) return;
+        __global float *x = (__global float *)(q + q_at) + head * d;
+        const float2 pair = rotated_pair(x, i, half_dim, freq, at_position[head / q_heads], factor);
+        x[i] = pair.x;
+        x[i + half_dim] = pair.y;
+        return;
+    }
+#endif
     const uint piece = type == TYPE_F32 || type == TYPE_F16 ? 4 : QK;
     const uint pieces = (d + piece - 1) / piece, at = get_global_id(0) % pieces * piece;
     const size_t item = get_global_id(0) / pieces; /* row * heads + head */
@@ -26,20 +71,17 @@ kv_write(KV_TABLE_PARAMS, ulong v_at, ulong p_at, __global const uchar *k, ulong
     const uint slot = caches[n + head] + row;
     __global uchar *base = BLOCK_AT(head, slot / KV_BLOCK);
     const uint place = slot % KV_BLOCK;
-    if (!is_value && at == 0) {
-        ((__global uint *)(base + p_at))[place] =
-            ((__global const uint *)(positions + positions_at))[row];
-    }
+    if (!is_value && at == 0) ((__global uint *)(base + p_at))[place] = at_position[row];
     __global const float *from =
-        (__global const float *)(is_value ? v + new_v_at : k + k_at) + item * d + at;
+        (__global const float *)(is_value ? v + new_v_at : k + k_at) + item * d;
     __global uchar *to = base + (is_value ? v_at : 0) + place * row_bytes(type, d);
     const uint width = min(d - at, piece);
     if (width == 4) {
-        const float x[4] = {from[0], from[1], from[2], from[3]};
+        const float x[4] = {VALUE(at), VALUE(at + 1), VALUE(at + 2), VALUE(at + 3)};
         write_values(type, to, x, at, 4);
     } else {
         float x[QK];
-        for (uint i = 0; i < width; i++) x[i] = from[i];
+        for (uint i = 0; i < width; i++) x[i] = VALUE(at + i);
         write_values(type, to, x, at, width);
     }
 }
