@@ -108,6 +108,7 @@ ag_cl_buffer *ag_cl_buffer_of(const ag_cl_backend *cl, ag_buffer *buf) {
 
 static ag_status fill_with_zeros(ag_cl_backend *cl, cl_mem mem, size_t bytes, ag_error *err) {
     static const unsigned char zeros[16];
+    cl->n_writes++; /* the buffer may have the address of an earlier one */
     cl_int code =
         cl->api.clEnqueueFillBuffer(cl->queue, mem, zeros, sizeof zeros, 0, bytes, 0, NULL, NULL);
     if (code == CL_SUCCESS) return AG_OK;
