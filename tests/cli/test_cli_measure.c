@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* Compares each position with the loss that transformers computes for the bundled model. */
 static void perplexity_equals_reference(void **state) {
@@ -376,6 +377,38 @@ static void bench_prints_row_per_test(void **state) {
     cli_free(&r);
 }
 
+/* The counter stands still here: 0 joules. */
+static void bench_prints_energy_if_it_can_be_read(void **state) {
+    (void)state;
+    char dir[64], package[96];
+    make_directory(dir);
+    for (int known = 0; known < 2; known++) {
+        if (known) {
+            snprintf(package, sizeof package, "%s/intel-rapl:0", dir);
+            assert_int_equal(mkdir(package, 0700), 0);
+            write_file(package, "energy_uj", "5", 1);
+            write_file(package, "max_energy_range_uj", "1000", 4);
+        }
+        setenv("AG_POWERCAP_DIR", dir, 1);
+        cli_result r =
+            CLI("bench", QUICK, "-q", "--shape", "tiny", "-p", "4", "-n", "0", "-r", "1");
+        cli_result list =
+            CLI("bench", QUICK, "-q", "--shape", "tiny", "-p", "4", "-n", "0", "-r", "1", "--json");
+        unsetenv("AG_POWERCAP_DIR");
+        assert_code(&r, 0);
+        assert_int_equal(strstr(r.out, "J/token") != NULL, known);
+        json_t *rows = cli_json(&list);
+        const json_t *joules = json_object_get(json_array_get(rows, 0), "joules_per_token");
+        if (known) assert_true(json_is_real(joules) && json_real_value(joules) == 0);
+        else assert_true(json_is_null(joules));
+        json_decref(rows);
+        cli_free(&list);
+        cli_free(&r);
+    }
+    remove_directory(package);
+    remove_directory(dir);
+}
+
 static void bench_measures_shapes_of_fewer_layers(void **state) {
     (void)state;
     cli_result r = CLI("bench", QUICK, "-q", "--shape", "tiny", "--layers", "2", "-p", "0", "-n",
@@ -459,6 +492,7 @@ int main(void) {
         cmocka_unit_test(tables_fit_terminal_width),
         cmocka_unit_test(names_driver_without_device),
         cmocka_unit_test(bench_prints_row_per_test),
+        cmocka_unit_test(bench_prints_energy_if_it_can_be_read),
         cmocka_unit_test(bench_measures_shapes_of_fewer_layers),
         cmocka_unit_test(info_states_bytes_for_a_token),
         cmocka_unit_test(bench_rejects_long_rows_before_measuring),

@@ -77,7 +77,8 @@ static const char description[] =
     "Measures the speed of reading prompts (pp) and decoding tokens (tg): median, lowest and\n"
     "highest tokens/s. Each row shows the memory read rate of this machine before and after it.\n"
     "For tg it shows the share of that rate that reading weights and cache uses: at most 100 %,\n"
-    "unless they fit in the processor's caches. Rows with an unsteady machine are repeated.";
+    "unless they fit in the processor's caches. Rows with an unsteady machine are repeated.\n"
+    "J/token is the energy of the processor, if its counters (RAPL) can be read.";
 
 static const char examples[] =
     "  antigravity bench --shape llama-3.2-1b\n"

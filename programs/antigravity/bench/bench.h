@@ -43,6 +43,7 @@ typedef struct bench_row {
     double median, lowest, highest, deviation;
     double read_before, read_after; /* bytes per second; 0: unknown */
     double bytes_per_token;         /* read per token: a share of the weights, and the KV cache */
+    double joules;                  /* energy of the processor for a token; below 0: unknown */
     double share; /* bytes_per_token * median / read rate; 0: not a decoding row */
 } bench_row;
 

@@ -5,6 +5,7 @@
 #include "../command.h"
 #include "../support/json_out.h"
 #include "../terminal/output.h"
+#include "energy.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -19,7 +20,8 @@ struct bench_table {
     json_t *rows;            /* JSON only */
 };
 
-/* Columns that are equal in every row have high ranks: a narrow terminal omits them first. */
+/* Columns that are equal in every row have high ranks: a narrow terminal omits them first. The last
+ * column is left out if energy cannot be read. */
 static const table_column md_columns[] = {
     {"model", "model", TABLE_TEXT, 0, 4, 12},     {"params", "params", TABLE_RIGHT, 0, 5, 9},
     {"weights", "weights", TABLE_TEXT, 0, 3, 7},  {"size", "size", TABLE_RIGHT, 0, 5, 10},
@@ -27,7 +29,7 @@ static const table_column md_columns[] = {
     {"threads", "threads", TABLE_RIGHT, 0, 1, 7}, {"test", "test", TABLE_TEXT, 0, 0, 14},
     {"median", "tokens/s", TABLE_RIGHT, 0, 0, 8}, {"lowest", "lowest", TABLE_RIGHT, 0, 0, 8},
     {"highest", "highest", TABLE_RIGHT, 0, 0, 8}, {"read", "read GB/s", TABLE_RIGHT, 0, 2, 12},
-    {"share", "share", TABLE_RIGHT, 0, 0, 7},
+    {"share", "share", TABLE_RIGHT, 0, 0, 7},     {"joules", "J/token", TABLE_RIGHT, 0, 2, 7},
 };
 
 bench_table *bench_table_create(const bench_options *o) {
@@ -40,7 +42,8 @@ bench_table *bench_table_create(const bench_options *o) {
         t->md = o->ops ? bench_ops_table(format) : bench_launches_table(format);
         return t;
     }
-    t->md = (result_table){.columns = md_columns, .n = sizeof md_columns / sizeof md_columns[0]};
+    const size_t n_columns = sizeof md_columns / sizeof md_columns[0];
+    t->md = (result_table){.columns = md_columns, .n = n_columns - !energy_read().n};
     t->rows = format == TABLE_JSON ? json_array() : NULL;
     if (format != TABLE_JSON || t->rows) return t;
     free(t);
@@ -87,6 +90,7 @@ static bool print_md(bench_table *t, const bench *b, const bench_row *row) {
         {"highest", json_printf("%.2f", row->highest)},
         {"read", json_string(read)},
         {"share", row->share > 0 ? json_printf("%.1f %%", row->share * 100) : json_string("")},
+        {"joules", row->joules >= 0 ? json_printf("%.3f", row->joules) : json_string("-")},
     };
     json_t *line = JSON_FIELDS(fields);
     if (!line) return false;
@@ -102,10 +106,10 @@ static void print_csv(const bench_table *t, const bench *b, const bench_row *row
         printf("model,parameters,weights,weight_bytes,k_type,v_type,backend,threads,parallel,"
                "n_prompt,n_gen,depth,test,tok_per_s,tok_per_s_min,tok_per_s_max,tok_per_s_stddev,"
                "repetitions,read_bytes_per_s_before,read_bytes_per_s_after,bytes_per_token,"
-               "bandwidth_share\n");
+               "bandwidth_share,joules_per_token\n");
     csv_print_text(b->name);
     printf(",%" PRIu64 ",%s,%zu,%s,%s,%s,%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32
-           ",%s,%.4f,%.4f,%.4f,%.4f,%zu,%.0f,%.0f,%.0f,%.4f\n",
+           ",%s,%.4f,%.4f,%.4f,%.4f,%zu,%.0f,%.0f,%.0f,%.4f,",
            b->engine.info.n_parameters, weights_name(m->weights, &b->engine.info),
            ag_model_memory_bytes(b->engine.model), ag_dtype_name(m->k_type),
            ag_dtype_name(m->v_type), ag_backend_name(b->engine.backend), row->threads,
@@ -113,6 +117,8 @@ static void print_csv(const bench_table *t, const bench *b, const bench_row *row
            bench_test_name(row, test, sizeof test), row->median, row->lowest, row->highest,
            row->deviation, row->n_samples, row->read_before, row->read_after, row->bytes_per_token,
            row->share);
+    if (row->joules >= 0) printf("%.6f", row->joules);
+    printf("\n");
 }
 
 static json_t *list_samples(const bench_row *row) {
@@ -149,6 +155,7 @@ static json_t *row_json(const bench *b, const bench_row *row) {
         {"read_bytes_per_s_after", json_real(row->read_after)},
         {"bytes_per_token", row->n_gen ? json_real(row->bytes_per_token) : json_null()},
         {"bandwidth_share", row->n_gen ? json_real(row->share) : json_null()},
+        {"joules_per_token", row->joules >= 0 ? json_real(row->joules) : json_null()},
     };
     return JSON_FIELDS(fields);
 }

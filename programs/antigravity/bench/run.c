@@ -8,6 +8,7 @@
 #include "../terminal/output.h"
 #include "../terminal/progress.h"
 #include "clock.h"
+#include "energy.h"
 
 #include <antigravity/operations.h>
 #include <math.h>
@@ -96,8 +97,9 @@ static ag_status decode(run *r, uint32_t n) {
     return status;
 }
 
-/* Runs once: fills the cache to the depth, then times prefill and decoding. */
-static ag_status time_once(run *r, uint32_t n_prompt, uint32_t n_gen, double *s) {
+/* Runs once: fills the cache to the depth, then times prefill and decoding. *joules: energy of the
+ * processor; below 0: unknown. */
+static ag_status time_once(run *r, uint32_t n_prompt, uint32_t n_gen, double *s, double *joules) {
     ag_backend *be = r->b->engine.backend;
     ag_status status = AG_OK;
     for (uint32_t i = 0; i < r->row->parallel && status == AG_OK; i++) {
@@ -106,11 +108,14 @@ static ag_status time_once(run *r, uint32_t n_prompt, uint32_t n_gen, double *s)
     if (status == AG_OK) status = ag_sync(be);
     if (status == AG_OK && r->b->launches) status = bench_launches_add(NULL, be, &r->err);
     if (r->b->ops) ag_model_time_ops(r->b->engine.model, bench_ops_seconds(r->b->ops));
+    const energy_reading before = energy_read();
     double begin = clock_s();
     if (status == AG_OK) status = prefill(r, n_prompt);
     if (status == AG_OK) status = decode(r, n_gen);
     if (status == AG_OK) status = ag_sync(be);
     *s = clock_s() - begin;
+    const energy_reading after = energy_read();
+    *joules = energy_between(&before, &after);
     ag_model_time_ops(r->b->engine.model, NULL);
     if (status == AG_OK && r->b->launches) status = bench_launches_add(r->b->launches, be, &r->err);
     return status;
@@ -150,24 +155,27 @@ static double read_rate(const bench *b) {
 static ag_status measure_once(run *r, bench_row *row) {
     const bench_options *o = r->b->o;
     char label[64];
-    double s;
+    double s, joules, all_joules = 0, all_tokens = 0;
     bench_test_name(row, label, sizeof label);
     progress_begin(label);
     row->n_samples = 0;
     row->wall = 0;
     row->read_before = read_rate(r->b);
     uint32_t warm_up = row->n_gen < WARM_UP_TOKENS ? row->n_gen : WARM_UP_TOKENS;
-    ag_status status = time_once(r, row->n_prompt, warm_up, &s);
+    ag_status status = time_once(r, row->n_prompt, warm_up, &s, &joules);
     if (r->b->ops) bench_ops_clear(r->b->ops);
     if (r->b->launches) bench_launches_clear(r->b->launches);
     for (uint32_t i = 0; i < o->repetitions && status == AG_OK; i++) {
-        status = time_once(r, row->n_prompt, row->n_gen, &s);
+        status = time_once(r, row->n_prompt, row->n_gen, &s, &joules);
         double n = (double)(row->n_prompt + row->n_gen) * row->parallel;
         row->samples[row->n_samples++] = s > 0 ? n / s : 0;
         row->wall += s;
+        all_joules += joules;
+        all_tokens += n;
     }
     if (status == AG_OK) {
         row->read_after = read_rate(r->b);
+        row->joules = all_tokens > 0 ? all_joules / all_tokens : -1;
         summarise(row);
         set_share(r, row);
     }
