@@ -70,7 +70,8 @@ static totals add_rows(const json_t *rows, const char *test) {
         const double seconds = number(row, "seconds");
         const size_t n = (size_t)number(row, "ops");
         if (strcmp(text(row, "test"), test) != 0) continue;
-        assert_true(seconds > 0);
+        /* the gate of two products runs with them */
+        if (strcmp(text(row, "name"), "GATE") != 0) assert_true(seconds > 0);
         if (!strcmp(text(row, "by"), "code")) {
             t.by_code += seconds;
             t.n_by_code += n;
@@ -170,8 +171,9 @@ static void bench_sums_times_of_launches(void **state) {
     cli_free(&r);
 }
 
-/* Returns the launches of rope in two layers for a prompt of 1,024 tokens: two for each chunk. */
-static json_int_t count_rotations(const char *option, const char *value) {
+/* Returns the launches of kv_write in two layers for a prompt of 1,024 tokens: two for each chunk.
+ */
+static json_int_t count_writes(const char *option, const char *value) {
     cli_result r = CLI("bench", "-q", "-b", "opencl", "--shape", "tiny", "--layers", "2", "-p",
                        "1024", "-n", "0", "-r", "1", option, value, "--launches", "--json");
     assert_code(&r, 0);
@@ -180,7 +182,8 @@ static json_int_t count_rotations(const char *option, const char *value) {
     size_t i;
     json_array_foreach(json_object_get(root, "rows"), i, row) {
         const char *kernel = json_string_value(json_object_get(row, "kernel"));
-        if (!strncmp(kernel, "rope ", 5)) n += json_integer_value(json_object_get(row, "launches"));
+        if (!strncmp(kernel, "kv_write ", 9))
+            n += json_integer_value(json_object_get(row, "launches"));
     }
     json_decref(root);
     cli_free(&r);
@@ -193,8 +196,8 @@ static void opencl_reads_prompts_in_chunks_of_1024(void **state) {
     const bool has_device = strstr(r.out, "opencl   0:") != NULL;
     cli_free(&r);
     if (!has_device) skip();
-    assert_int_equal(count_rotations("-t", "2"), 2);
-    assert_int_equal(count_rotations("--prefill-chunk", "512"), 4);
+    assert_int_equal(count_writes("-t", "2"), 2);
+    assert_int_equal(count_writes("--prefill-chunk", "512"), 4);
 }
 
 int main(void) {
