@@ -126,7 +126,7 @@ ag_status ag_shared_buffer_create(ag_shared_pool *pool, size_t bytes, ag_usage u
     *s = (shared_buffer){.pool = pool, .counted = usage == AG_USAGE_KV ? 0 : bytes};
     s->data = heap                        ? allocate_heap(bytes)
               : usage == AG_USAGE_WEIGHTS ? ag_weight_alloc(&pool->weights, bytes, &s->arena)
-                                          : ag_map_kv(bytes);
+                                          : ag_map_small(bytes);
     if (!s->data) {
         ag_free(s);
         return AG_FAIL(err, NOMEM, "buffer of %zu bytes", bytes);

@@ -6,19 +6,19 @@
 
 #include <stdatomic.h>
 
-/* Weights from OWN_BYTES on have a mapping of their own. The first SMALL_BYTES of a memory have
- * small pages: a small model would fill its last huge page to a part only. */
-enum { ARENA_BYTES = 128 << 20, OWN_BYTES = 32 << 20, SMALL_BYTES = 8 << 20 };
+/* Weights from OWN_BYTES on have a mapping of their own. The first arena of a memory has
+ * FIRST_BYTES and small pages: a small model would fill its last huge page to a part only. */
+enum { ARENA_BYTES = 128 << 20, OWN_BYTES = 32 << 20, FIRST_BYTES = 8 << 20 };
 
 struct ag_weight_arena {
     unsigned char *data;
-    size_t used;
+    size_t bytes, used;
     atomic_size_t refs; /* weights, and the list whose current arena this is */
 };
 
 static void release(ag_weight_arena *arena) {
     if (!arena || atomic_fetch_sub_explicit(&arena->refs, 1, memory_order_acq_rel) != 1) return;
-    ag_unmap(arena->data, ARENA_BYTES);
+    ag_unmap(arena->data, arena->bytes);
     ag_free(arena);
 }
 
@@ -32,24 +32,24 @@ void ag_weight_arenas_finish(ag_weight_arenas *all) {
     ag_mutex_destroy(&all->mutex);
 }
 
-static ag_weight_arena *create(bool is_first) {
+static ag_weight_arena *create(size_t bytes) {
     ag_weight_arena *arena = ag_malloc(sizeof *arena);
-    unsigned char *data = ag_map_weights(ARENA_BYTES);
+    unsigned char *data = bytes == FIRST_BYTES ? ag_map_small(bytes) : ag_map_huge(bytes);
     if (!arena || !data) {
-        if (data) ag_unmap(data, ARENA_BYTES);
+        if (data) ag_unmap(data, bytes);
         ag_free(arena);
         return NULL;
     }
-    if (is_first) ag_pages_prefer_small(data, SMALL_BYTES);
-    *arena = (ag_weight_arena){.data = data};
+    *arena = (ag_weight_arena){.data = data, .bytes = bytes};
     atomic_init(&arena->refs, 1);
     return arena;
 }
 
-/* Makes room for `bytes`, full pages. Returns false without memory. */
+/* Makes room for `bytes`, full pages. Returns false without memory or address space. */
 static bool make_room(ag_weight_arenas *all, size_t bytes) {
-    if (all->current && ARENA_BYTES - all->current->used >= bytes) return true;
-    ag_weight_arena *next = create(!all->has_arena);
+    if (all->current && all->current->bytes - all->current->used >= bytes) return true;
+    const bool is_first = !all->has_arena && bytes <= FIRST_BYTES;
+    ag_weight_arena *next = create(is_first ? FIRST_BYTES : ARENA_BYTES);
     if (!next) return false;
     release(all->current);
     all->current = next;
@@ -59,7 +59,7 @@ static bool make_room(ag_weight_arenas *all, size_t bytes) {
 
 unsigned char *ag_weight_alloc(ag_weight_arenas *all, size_t bytes, ag_weight_arena **arena) {
     *arena = NULL;
-    if (bytes >= OWN_BYTES) return ag_map_weights(bytes);
+    if (bytes >= OWN_BYTES) return ag_map_huge(bytes);
     const size_t page = ag_page_size(), rounded = (bytes + page - 1) / page * page;
     unsigned char *data = NULL;
     ag_mutex_lock(&all->mutex);
@@ -71,7 +71,8 @@ unsigned char *ag_weight_alloc(ag_weight_arenas *all, size_t bytes, ag_weight_ar
         *arena = from;
     }
     ag_mutex_unlock(&all->mutex);
-    return data;
+    /* A limit of the address space may leave room for these weights, but not for an arena. */
+    return data ? data : ag_map_huge(bytes);
 }
 
 void ag_weight_free(ag_weight_arena *arena, unsigned char *data, size_t bytes) {

@@ -45,7 +45,7 @@ static void *map_aligned(size_t bytes, size_t alignment, int flags) {
     return p + head;
 }
 
-void *ag_map_weights(size_t bytes) {
+void *ag_map_huge(size_t bytes) {
     const size_t rounded = round_up(bytes);
     const bool huge = bytes >= AG_HUGE_PAGE;
     void *p = map_aligned(rounded, huge ? AG_HUGE_PAGE : ag_page_size(), 0);
@@ -55,10 +55,12 @@ void *ag_map_weights(size_t bytes) {
     return p;
 }
 
-void *ag_map_kv(size_t bytes) {
+void *ag_map_small(size_t bytes) {
     const size_t rounded = round_up(bytes);
     void *p = map_aligned(rounded, ag_page_size(), MAP_NORESERVE);
-    if (p) ag_pages_prefer_small(p, rounded);
+#ifdef MADV_NOHUGEPAGE
+    if (p) (void)madvise(p, rounded, MADV_NOHUGEPAGE);
+#endif
     return p;
 }
 
@@ -93,14 +95,6 @@ void ag_pages_prefer_huge(void *p, size_t bytes) {
     const size_t head = (AG_HUGE_PAGE - (uintptr_t)p % AG_HUGE_PAGE) % AG_HUGE_PAGE;
     if (bytes < head + AG_HUGE_PAGE) return;
     (void)madvise((char *)p + head, (bytes - head) / AG_HUGE_PAGE * AG_HUGE_PAGE, MADV_HUGEPAGE);
-#else
-    (void)p, (void)bytes;
-#endif
-}
-
-void ag_pages_prefer_small(void *p, size_t bytes) {
-#ifdef MADV_NOHUGEPAGE
-    (void)madvise(p, bytes, MADV_NOHUGEPAGE);
 #else
     (void)p, (void)bytes;
 #endif

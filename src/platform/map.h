@@ -12,10 +12,10 @@ enum { AG_HUGE_PAGE = 2 << 20 };
 size_t ag_page_size(void);
 
 /* Maps `bytes`, rounded up to full pages, of zeroed memory. Return NULL after a failure.
- *   ag_map_weights  from 2 MiB on aligned to 2 MiB and advised to use huge pages
- *   ag_map_kv       small pages, which the system commits when they are first touched */
-void *ag_map_weights(size_t bytes);
-void *ag_map_kv(size_t bytes);
+ *   ag_map_huge   from 2 MiB on aligned to 2 MiB and advised to use huge pages
+ *   ag_map_small  small pages, which the system commits when they are first touched */
+void *ag_map_huge(size_t bytes);
+void *ag_map_small(size_t bytes);
 /* Maps the first `bytes` of an open file read-only, to be read from front to back. NULL: errno.
  * Reading beyond the end of a file that has shrunk raises SIGBUS. */
 void *ag_map_file(int fd, size_t bytes);
@@ -33,8 +33,6 @@ void ag_pages_drop(void *data, size_t begin, size_t end);
 /* Asks for huge pages where full ones fit into [p, p + bytes): scratch memory that is read again
  * and again. */
 void ag_pages_prefer_huge(void *p, size_t bytes);
-/* Asks for small pages in [p, p + bytes), which begins on a page. */
-void ag_pages_prefer_small(void *p, size_t bytes);
 /* Turns the small pages of [p, p + AG_HUGE_PAGE), p aligned to it, into a huge one (Linux 6.1). If
  * the page is given back later, small pages take its place. */
 void ag_pages_collapse(void *p);
