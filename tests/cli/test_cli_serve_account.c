@@ -117,6 +117,42 @@ static void fails_beyond_the_limit_with_a_reason(void **state) {
     assert_int_equal(pool.taken, 0);
 }
 
+typedef struct freeing {
+    account *of;
+    void *block;
+    account_pool *pool;
+} freeing;
+
+static void *free_later(void *arg) {
+    freeing *f = arg;
+    nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
+    account_free(f->block);
+    account_release(f->of);
+    atomic_fetch_sub(&f->pool->n_freeing, 1);
+    return NULL;
+}
+
+static void waits_for_memory_that_is_being_freed(void **state) {
+    (void)state;
+    account_pool pool = {.limit = 8 * MIB};
+    account *a = account_create(&pool), *b = account_create(&pool);
+    account_begin_work(a, 100, 0);
+    freeing f = {.of = a, .block = account_malloc(6 * MIB), .pool = &pool};
+    assert_non_null(f.block);
+    assert_int_equal(account_end_work(a), ACCOUNT_OK);
+    atomic_store(&pool.n_freeing, 1);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, free_later, &f), 0);
+    account_begin_work(b, 100, 0);
+    void *block = account_malloc(3 * MIB);
+    assert_non_null(block);
+    assert_int_equal(account_end_work(b), ACCOUNT_OK);
+    pthread_join(thread, NULL);
+    account_free(block);
+    account_release(b);
+    assert_int_equal(pool.taken, 0);
+}
+
 static void counts_memory_outside_of_accounts(void **state) {
     (void)state;
     account_pool pool = {.limit = 8 * MIB, .others = 7 * MIB};
@@ -252,6 +288,7 @@ int main(void) {
         cmocka_unit_test(counts_at_least_what_malloc_occupies),
         cmocka_unit_test(does_not_count_large_blocks_as_resident),
         cmocka_unit_test(fails_beyond_the_limit_with_a_reason),
+        cmocka_unit_test(waits_for_memory_that_is_being_freed),
         cmocka_unit_test(counts_memory_outside_of_accounts),
         cmocka_unit_test(reserves_memory_for_later_blocks),
         cmocka_unit_test(retains_freed_memory_until_reserve),

@@ -215,6 +215,7 @@ static void close_server(server *s) {
     workers_destroy(s->workers);
     wait_for_requests(s);
     workers_destroy(s->cleaner);
+    s->cleaner = NULL;
     loop_queue_destroy(s->queue);
     listeners_close(s->listeners);
     if (s->base) event_base_free(s->base);

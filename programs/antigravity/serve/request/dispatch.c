@@ -50,6 +50,13 @@ static void free_memory(work_item *item) {
     account_release(http->account);
 }
 
+/* Runs on the cleaner's thread. */
+static void clean(work_item *item) {
+    account_pool *pool = &((serve_http_request *)item)->server->accounts;
+    free_memory(item);
+    atomic_fetch_sub(&pool->n_freeing, 1);
+}
+
 static void free_request(work_item *item) {
     serve_http_request *http = (serve_http_request *)item;
     http->server->n_requests--;
@@ -63,10 +70,13 @@ static void finish_request(serve_http_request *http) {
     s->counts.n_by_class[http->status >= 100 && http->status < 600 ? http->status / 100 : 0]++;
     if (!http->complete) s->counts.n_gone++;
     log_request(http);
-    http->item.work = free_memory;
+    http->item.work = clean;
     http->item.done = free_request;
-    if (http->account && account_is_large(http->account) && workers_add(s->cleaner, &http->item))
-        return;
+    if (s->cleaner && http->account && account_is_large(http->account)) {
+        atomic_fetch_add(&s->accounts.n_freeing, 1);
+        if (workers_add(s->cleaner, &http->item)) return;
+        atomic_fetch_sub(&s->accounts.n_freeing, 1);
+    }
     free_memory(&http->item);
     free_request(&http->item);
 }

@@ -19,6 +19,7 @@ enum {
     OWN_PAGES = 128 << 10, /* a block of at least this many bytes gets its own pages */
     PAGE = 4096,           /* bytes, minimum */
     RESIDENT_STEP = 16384, /* bytes between two updates of pool->resident */
+    FREEING_MS = 200,      /* maximum wait for memory that another thread frees */
 };
 
 /* Size that stands for a block that does not exist. */
@@ -103,9 +104,9 @@ static size_t limit_for(const account_pool *p, size_t taken) {
     return taken > SMALL ? p->limit - p->limit / SMALL_SHARE : p->limit;
 }
 
-/* Takes memory from the pool until the account has `taken` bytes. taken must not be below
- * a->taken. */
-static account_failure take_from_pool(account *a, size_t taken) {
+/* Takes memory from the pool until the account has `taken` bytes, unless others use it. taken must
+ * not be below a->taken. */
+static account_failure try_pool(account *a, size_t taken) {
     account_pool *p = a->pool;
     const size_t limit = limit_for(p, taken), added = taken - a->taken;
     const size_t others = atomic_load(&p->others);
@@ -116,6 +117,20 @@ static account_failure take_from_pool(account *a, size_t taken) {
     } while (!atomic_compare_exchange_weak(&p->taken, &all, all + added));
     a->taken = taken;
     return ACCOUNT_OK;
+}
+
+/* The same, but waits for memory that is being freed: a client that sends its requests one after
+ * the other has returned the memory of the last one. */
+static account_failure take_from_pool(account *a, size_t taken) {
+    static const struct timespec ms = {.tv_nsec = 1000000};
+    account_failure failure = try_pool(a, taken);
+    for (int i = 0; failure == ACCOUNT_BUSY && i < FREEING_MS; i++) {
+        const bool may_help = atomic_load(&a->pool->n_freeing) > 0;
+        if (may_help) nanosleep(&ms, NULL);
+        failure = try_pool(a, taken);
+        if (!may_help) break;
+    }
+    return failure;
 }
 
 /* Returns the pages of freed blocks to the system. */

@@ -19,6 +19,8 @@ typedef struct account_pool {
     atomic_size_t taken;    /* bytes that accounts have taken, used or not */
     atomic_size_t resident; /* bytes that are in use and certainly resident */
     atomic_size_t others;   /* bytes outside of accounts that count against the limit */
+    /* accounts whose blocks another thread frees: an account that finds no memory waits for them */
+    atomic_size_t n_freeing;
     atomic_bool is_closing; /* ends all timed work */
 } account_pool;
 
