@@ -386,6 +386,7 @@ static void bench_prints_energy_if_it_can_be_read(void **state) {
         if (known) {
             snprintf(package, sizeof package, "%s/intel-rapl:0", dir);
             assert_int_equal(mkdir(package, 0700), 0);
+            write_file(package, "name", "package-0", 9);
             write_file(package, "energy_uj", "5", 1);
             write_file(package, "max_energy_range_uj", "1000", 4);
         }

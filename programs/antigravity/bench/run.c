@@ -170,12 +170,12 @@ static ag_status measure_once(run *r, bench_row *row) {
         double n = (double)(row->n_prompt + row->n_gen) * row->parallel;
         row->samples[row->n_samples++] = s > 0 ? n / s : 0;
         row->wall += s;
-        all_joules += joules;
+        all_joules = all_joules < 0 || joules < 0 ? -1 : all_joules + joules;
         all_tokens += n;
     }
     if (status == AG_OK) {
         row->read_after = read_rate(r->b);
-        row->joules = all_tokens > 0 ? all_joules / all_tokens : -1;
+        row->joules = all_joules / all_tokens;
         summarise(row);
         set_share(r, row);
     }
