@@ -301,7 +301,7 @@ uint64_t ag_memory_budget_scratch(const ag_memory_budget *b, const ag_served_mod
     p.prefill_chunk = ag_prompt_chunk(b->params);
     if (ag_session_plan_memory(&m->info, &p, &plan, err) != AG_OK) return 0;
     const ag_workspace_shape shape = ag_model_workspace_shape(&m->info, rows, max);
-    return ag_workspace_bytes(&shape) + 16 * (uint64_t)m->info.n_vocab * sizeof(float) +
+    return ag_workspace_bytes(&shape) + ag_logit_rows_bytes(b->backend, &m->info) +
            OPERATIONS_MARGIN;
 }
 

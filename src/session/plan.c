@@ -60,8 +60,10 @@ static ag_status add_sessions(ag_backend *be, const ag_model_info *info,
     plan->state_bytes = n * (uint64_t)one.state_bytes;
     plan->eviction_bytes = n * (uint64_t)one.eviction_bytes;
     plan->workspace_bytes = one.workspace_bytes + more_logits;
-    const uint64_t rows = ag_logit_rows_bytes(info);
-    if (ag_batch_invariant_rows(be) > 1) plan->draft_bytes = n * (one.draft_bytes - rows) + rows;
+    const uint64_t tables = one.draft_bytes - ag_logit_rows_bytes(NULL, info);
+    const bool has_drafts = ag_batch_invariant_rows(be) > 1;
+    if (has_drafts) plan->draft_bytes = n * tables;
+    if (has_drafts || n > 1) plan->draft_bytes += ag_logit_rows_bytes(be, info);
     if (largest > plan->largest_bytes) plan->largest_bytes = largest;
     return AG_OK;
 }

@@ -113,7 +113,7 @@ ag_status ag_session_plan_largest(const ag_model_info *info, const ag_session_pa
         .state_bytes = parts[1],
         .workspace_bytes = parts[0] + info->n_vocab * sizeof(float),
         .eviction_bytes = ag_cache_manager_plan_bytes(&p.eviction, &kv, query_values(info)),
-        .draft_bytes = ag_draft_tables_bytes(&p) + ag_logit_rows_bytes(info),
+        .draft_bytes = ag_draft_tables_bytes(&p) + ag_logit_rows_bytes(NULL, info),
     };
     *largest = parts[0] > parts[1] ? parts[0] : parts[1];
     return AG_OK;

@@ -60,11 +60,11 @@ bool ag_session_is_ragged(const ag_session *s);
 /* Creates the state of the model's layers at position 0; NULL if none has one. */
 ag_status ag_session_make_state(const ag_session *s, ag_layer_state **out, ag_error *err);
 
-/* Rows of logits that are computed at a time: 8 MB for a vocabulary of 128k; on devices that choose
- * tokens, where each group of rows has a query, 32 MB. */
+/* Rows of logits that are computed at a time: 8 MB for a vocabulary of 128k; 32 MB on devices that
+ * choose tokens, because each group of rows costs a query. */
 enum { AG_LOGIT_ROWS = 16, AG_LOGIT_ROWS_DEVICE = 64 };
-/* Returns the bytes of AG_LOGIT_ROWS rows, which all sessions of a model share. */
-size_t ag_logit_rows_bytes(const ag_model_info *info);
+/* Returns the bytes of the rows, which all sessions of a model share. be NULL: on the host. */
+size_t ag_logit_rows_bytes(const ag_backend *be, const ag_model_info *info);
 /* generate_drafts.c. Returns the bytes of a session's n-gram lookup. params are complete. */
 size_t ag_draft_tables_bytes(const ag_session_params *params);
 

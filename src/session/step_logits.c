@@ -75,13 +75,17 @@ static ag_status deliver_row(const output_row *r, ag_error *err) {
     return AG_OK;
 }
 
-size_t ag_logit_rows_bytes(const ag_model_info *info) {
-    return AG_LOGIT_ROWS * info->n_vocab * sizeof(float);
+static size_t max_rows(const ag_backend *be) {
+    return be && ag_has_top_k(be) ? AG_LOGIT_ROWS_DEVICE : AG_LOGIT_ROWS;
+}
+
+size_t ag_logit_rows_bytes(const ag_backend *be, const ag_model_info *info) {
+    return max_rows(be) * info->n_vocab * sizeof(float);
 }
 
 ag_status ag_session_make_logit_rows(ag_session *s, ag_error *err) {
     ag_model *m = s->model;
-    const size_t n = ag_has_top_k(m->backend) ? AG_LOGIT_ROWS_DEVICE : AG_LOGIT_ROWS;
+    const size_t n = max_rows(m->backend);
     if (m->logit_rows_owner) return AG_OK;
     return ag_tensor_alloc(&m->logit_rows, &m->logit_rows_owner, ag_backend_memory(m->backend),
                            AG_USAGE_SCRATCH, AG_F32, ag_shape_2d(n, m->info.n_vocab), err);
@@ -168,7 +172,7 @@ static ag_status compute_groups(ag_model *m, const ag_step_item *items, size_t n
     output_row outputs[AG_LOGIT_ROWS_DEVICE];
     size_t rows[AG_LOGIT_ROWS_DEVICE], n_rows = 0;
     AG_TRY(ag_session_make_logit_rows(items[0].session, err));
-    const size_t most = ag_shape_rows(&items[0].session->model->logit_rows.shape);
+    const size_t n_group = ag_shape_rows(&items[0].session->model->logit_rows.shape);
     while (next_row(&walk, &outputs[n_rows], &rows[n_rows])) {
         if (n_rows && !may_share_group(outputs[0].item, outputs[n_rows].item)) {
             AG_TRY(compute_group(m, outputs, rows, n_rows, err));
@@ -176,7 +180,7 @@ static ag_status compute_groups(ag_model *m, const ag_step_item *items, size_t n
             rows[0] = rows[n_rows];
             n_rows = 0;
         }
-        if (++n_rows < most) continue;
+        if (++n_rows < n_group) continue;
         AG_TRY(compute_group(m, outputs, rows, n_rows, err));
         n_rows = 0;
     }

@@ -135,6 +135,13 @@ static void plan_reports_memory_of_the_device(void **state) {
     assert_int_equal(plan.on_device, strcmp(backend_name, "cpu") != 0);
     assert_int_equal(plan.total_bytes, plan.weight_bytes + plan.kv_bytes + plan.workspace_bytes +
                                            plan.eviction_bytes + plan.draft_bytes);
+    if (!plan.on_device) return;
+    /* Several sessions share the rows of logits that a step computes at a time. */
+    ag_memory_plan several;
+    assert_int_equal(ag_memory_plan_synthetic(be, "tiny", NULL, NULL, 2, &several, NULL), AG_OK);
+    const size_t n_vocab = 4096;
+    assert_int_equal(plan.draft_bytes, 0);
+    assert_int_equal(several.draft_bytes, 64 * n_vocab * sizeof(float));
 }
 
 /* A cache that may grow, or that a policy keeps small, does not count. */
