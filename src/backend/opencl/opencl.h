@@ -73,6 +73,7 @@ struct ag_cl_backend {
         cl_mem mem; /* owned; NULL before first use */
         size_t bytes, factors_at;
         ag_dtype order;    /* type of the last product's weights; AG_Q4_0: all with blocks */
+        bool is_used;      /* the last product of many rows read them */
         ag_tensor of;      /* the tensor whose rows mem has */
         uint64_t valid_at; /* n_writes when they were packed */
     } packed;              /* rows for products on tensor cores (ops_pack.c) */

@@ -51,9 +51,11 @@ static bool may_use_mma(ag_cl_backend *cl, const ag_tensor *x, ag_dtype type) {
 /* Chooses the kind of kernel. Kernels for GPUs read x in vectors of four. */
 static variant choose_variant(ag_cl_backend *cl, const ag_tensor *x, ag_dtype type) {
     const size_t k = ag_shape_cols(&x->shape);
+    const bool is_many = ag_shape_rows(&x->shape) > AG_CL_MATVEC_MOST_MMA;
     const size_t step = ag_dtype_is_quantized(type) ? BLOCK : 8;
     if (!cl->is_gpu || x->offset % 16 || k % 4) return ROWS;
-    if (ag_shape_rows(&x->shape) > AG_CL_MATVEC_MOST_MMA && may_use_mma(cl, x, type)) return MMA;
+    if (is_many) cl->packed.is_used = may_use_mma(cl, x, type);
+    if (is_many && cl->packed.is_used) return MMA;
     if (ag_shape_rows(&x->shape) > MATVEC_MOST) {
         return cl->vendor.half && ag_dtype_is_quantized(type) ? HALVES : TILE;
     }

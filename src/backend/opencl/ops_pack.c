@@ -78,7 +78,7 @@ ag_status ag_cl_pack(ag_cl_backend *cl, const ag_tensor *x, ag_dtype type, bool 
 }
 
 bool ag_cl_packs(const ag_cl_backend *cl, const ag_tensor *x) {
-    return cl->mma_checked && ag_shape_rows(&x->shape) > AG_CL_MATVEC_MOST_MMA &&
+    return cl->packed.is_used && ag_shape_rows(&x->shape) > AG_CL_MATVEC_MOST_MMA &&
            x->offset % ALIGN == 0 && ag_cl_mma_fits(cl, x, cl->packed.order);
 }
 
