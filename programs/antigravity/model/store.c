@@ -206,7 +206,11 @@ void store_record_hash(const char *model_path, const char hash[SHA256_HEX]) {
     new_file f;
     if (!hash_path(model_path, dir, path) || !hash_record(model_path, hash, text)) return;
     (void)mkdir(dir, 0777);
-    if (new_file_open(&f, path)) (void)new_file_close(&f, new_file_write(&f, text, strlen(text)));
+    if (!new_file_open(&f, path)) return;
+    struct stat model;
+    if (!new_file_close(&f, new_file_write(&f, text, strlen(text)))) return;
+    /* Other users may read the record if they may read the model. */
+    if (stat(model_path, &model) == 0) (void)chmod(path, model.st_mode & 0666);
 }
 
 bool store_find_hash(const char *model_path, char hash[SHA256_HEX]) {
