@@ -70,12 +70,25 @@ static ag_status read_values(const ag_imatrix_file *im, const char *tensor, cons
     return st;
 }
 
+/* A count is a number of rows. Sums divided by a smaller one could exceed F32. */
+static ag_status check_counts(const ag_imatrix_file *im, const char *tensor, const float *counts,
+                              size_t n, ag_error *err) {
+    for (size_t i = 0; i < n; i++) {
+        if (counts[i] == 0 || counts[i] >= 1) continue;
+        return AG_FAIL(err, FORMAT, "%s: tensor %.120s%s: value %zu is %g; must be 0 or at least 1",
+                       ag_source_file_path(im->source, 0), tensor, counts_suffix, i,
+                       (double)counts[i]);
+    }
+    return AG_OK;
+}
+
 ag_status ag_imatrix_file_read(const ag_imatrix_file *im, const char *tensor, size_t n_experts,
                                size_t n_cols, float **sums, float **counts, ag_error *err) {
     *counts = NULL;
     AG_TRY(read_values(im, tensor, sums_suffix, n_experts * n_cols, sums, err));
     if (!*sums) return AG_OK;
-    const ag_status st = read_values(im, tensor, counts_suffix, n_experts, counts, err);
+    ag_status st = read_values(im, tensor, counts_suffix, n_experts, counts, err);
+    if (st == AG_OK && *counts) st = check_counts(im, tensor, *counts, n_experts, err);
     bool is_measured = false;
     for (size_t i = 0; i < n_experts && *counts; i++) is_measured |= (*counts)[i] > 0;
     if (st == AG_OK && is_measured) return AG_OK;

@@ -192,6 +192,9 @@ static void rejects_other_files(void **state) {
     assert_int_equal(ag_imatrix_add_file(im, path, &err), AG_FORMAT);
     write_entry("imatrix", TINY_DIM, -1, 1);
     assert_int_equal(ag_imatrix_add_file(im, path, &err), AG_FORMAT);
+    write_entry("imatrix", TINY_DIM, 3e38f, 0.5f);
+    assert_int_equal(ag_imatrix_add_file(im, path, &err), AG_FORMAT);
+    assert_non_null(strstr(err.msg, "counts: value 0 is 0.5; must be 0 or at least 1"));
     assert_int_equal(ag_imatrix_add_file(im, "/nowhere", &err), AG_NOT_FOUND);
     assert_int_equal(ag_imatrix_tokens(im), 0);
     assert_int_equal(ag_imatrix_add_file(im, model_dir, &err), AG_FORMAT);
