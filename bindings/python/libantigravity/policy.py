@@ -263,6 +263,13 @@ def _attributes(policy: Policy) -> tuple[Any, ...]:
     return p.name, p.importance, p.unrotated, p.with_values, p.prefill_block, p.whole_prefill
 
 
+def _describe(e: BaseException) -> str:
+    try:
+        return f"{type(e).__name__}: {e}"
+    except Exception:  # of its __str__
+        return type(e).__name__
+
+
 class _Table:
     """The ag_eviction_policy of a Policy."""
 
@@ -302,12 +309,12 @@ class _Table:
         except BaseException as e:
             traceback.clear_frames(e.__traceback__)
             lease.end()
-            text = f"eviction policy {self.name}: {type(e).__name__}: {e}"
+            text = f"eviction policy {self.name}: {_describe(e)}"
             if _failure.error is None:
                 _failure.error = errors.PolicyError(text)
                 _failure.error.__cause__ = e
             error.status = lib.AG_INVALID
-            message = text.encode()[:487].decode("utf-8", "ignore").encode()  # without a part of a character
+            message = text.encode("utf-8", "replace")[:487].decode("utf-8", "ignore").encode()  # without a part of a character
             ffi.memmove(error.msg, message.ljust(488, b"\0"), 488)
             return int(lib.AG_INVALID)
 

@@ -251,6 +251,23 @@ def test_long_message_of_a_policy_ends_with_a_character(tiny):
         assert message.endswith("ä") and len(message.encode()) in (486, 487)
 
 
+class Unprintable(Exception):
+    def __str__(self):
+        raise ValueError("no text")
+
+
+@pytest.mark.parametrize("raised, text", [(ValueError("\udcff"), "ValueError: ?"), (Unprintable(), "Unprintable")])
+def test_message_of_any_exception_is_stored(tiny, raised, text):
+    table = tiny.session(kv_policy=KeyDiff(), **OPTIONS)._table
+
+    def fail(lease):
+        raise raised
+
+    error = ag._native.ffi.new("ag_error *")
+    assert table.run(fail, error) != 0
+    assert ag._native.ffi.string(error.msg).decode().endswith(text)
+
+
 def test_wrong_importance_is_rejected(tiny):
     class Wrong(ag.Policy):
         importance = "keys"
