@@ -41,6 +41,9 @@ def library(sources: pathlib.Path, name: str) -> dict:
     found = sorted(sources.glob(f"{name}/{name}-*/"))
     if not found:
         sys.exit(f"sbom.py: {sources}/{name}: no directory {name}-VERSION; scripts/deps-cross.sh makes it")
+    if len(found) > 1:
+        names = ", ".join(path.name for path in found)
+        sys.exit(f"sbom.py: {sources}/{name}: {names}: one version must be there; remove those that are not linked")
     return package(name, found[0].name.removeprefix(name + "-"), LICENSES[name], ORIGINS[name])
 
 
