@@ -422,6 +422,10 @@ ag_status ag_rope_kv_write(ag_backend *be, const ag_attention_seq *seqs, size_t 
                            const ag_rotation *r, const ag_tensor *k, const ag_tensor *v) {
     AG_TRY(check_rope(be, r->q, "q", r->inv_freq));
     AG_TRY(check_rope(be, k, "k", r->inv_freq));
+    if (r->q->shape.dim[0] != k->shape.dim[0]) {
+        return AG_FAIL(&be->err, SHAPE, "q has %zu rows, but k has %zu", r->q->shape.dim[0],
+                       k->shape.dim[0]);
+    }
     for (size_t i = 0; i < n_seqs; i++) AG_TRY(ag_check_kv_write(be, &seqs[i], k, v));
     return be->ops->rope_kv_write(be, seqs, n_seqs, r, k, v);
 }

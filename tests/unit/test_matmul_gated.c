@@ -33,8 +33,9 @@ typedef struct matrix {
     guarded rows;
 } matrix;
 
-static void make_matrix(matrix *m, oracle_run *run, ag_dtype type, size_t n_rows, bool prepared) {
-    *m = (matrix){.rows = guarded_make(run, type, ag_shape_2d(n_rows, K), 0, DATA_PLAIN)};
+static void make_matrix(matrix *m, oracle_run *run, ag_dtype type, size_t n_rows, size_t k,
+                        bool prepared) {
+    *m = (matrix){.rows = guarded_make(run, type, ag_shape_2d(n_rows, k), 0, DATA_PLAIN)};
     m->w = m->rows.t;
     if (!prepared) return;
     assert_int_equal(ag_prepare_weight(run->be, &m->w, &m->owner, &m->rows.t, type, NULL, NULL),
@@ -48,15 +49,15 @@ static void free_matrix(matrix *m) {
 
 typedef struct gated_case {
     ag_dtype types[2];
-    size_t m, n_rows;
+    size_t m, n_rows, k;
     bool prepared;
 } gated_case;
 
 static void compare(ag_backend *be, const gated_case *c, ag_gate_kind kind) {
     oracle_run run = {.be = be, .random = c->m};
     matrix w[2];
-    for (int i = 0; i < 2; i++) make_matrix(&w[i], &run, c->types[i], c->n_rows, c->prepared);
-    guarded x = guarded_make(&run, AG_F32, ag_shape_2d(c->m, K), 0, DATA_PLAIN);
+    for (int i = 0; i < 2; i++) make_matrix(&w[i], &run, c->types[i], c->n_rows, c->k, c->prepared);
+    guarded x = guarded_make(&run, AG_F32, ag_shape_2d(c->m, c->k), 0, DATA_PLAIN);
     guarded y[4];
     for (int i = 0; i < 4; i++)
         y[i] = guarded_make(&run, AG_F32, ag_shape_2d(c->m, c->n_rows), 0, DATA_PLAIN);
@@ -89,13 +90,17 @@ static void equals_products_and_gate(void **state) {
             ag_backend *be = make_backend(isas[s], threads);
             if (!be) break;
             n_sets++;
-            for (size_t i = 0; i < 6 * 5 * 3; i++) {
-                const gated_case c = {.types = {types[i % 6][0], types[i % 6][1]},
-                                      .m = rows[i / 6 % 5],
-                                      .n_rows = units[i / 30],
-                                      .prepared = i % 4 != 3};
+            for (size_t i = 0; i < 6 * 5 * 3 * 4; i++) {
+                const size_t t = i / 4 % 6;
+                const gated_case c = {.types = {types[t][0], types[t][1]},
+                                      .k = K,
+                                      .m = rows[i / 24 % 5],
+                                      .n_rows = units[i / 120],
+                                      .prepared = i / 2 % 2};
                 compare(be, &c, i % 2 ? AG_GATE_SILU : AG_GATE_GELU_TANH);
             }
+            const gated_case panels = {{AG_Q4_0, AG_Q4_0}, 300, 40, 4 * K, true};
+            compare(be, &panels, AG_GATE_SILU);
             ag_backend_destroy(be);
         }
     }
@@ -108,8 +113,8 @@ static void rejects_products_of_unequal_sizes(void **state) {
     ag_backend *be = make_backend("common", 1);
     oracle_run run = {.be = be};
     matrix w[2];
-    make_matrix(&w[0], &run, AG_Q4_0, 32, false);
-    make_matrix(&w[1], &run, AG_Q4_0, 48, false);
+    make_matrix(&w[0], &run, AG_Q4_0, 32, K, false);
+    make_matrix(&w[1], &run, AG_Q4_0, 48, K, false);
     guarded x = guarded_make(&run, AG_F32, ag_shape_2d(2, K), 0, DATA_PLAIN);
     guarded y0 = guarded_make(&run, AG_F32, ag_shape_2d(2, 32), 0, DATA_PLAIN);
     guarded y1 = guarded_make(&run, AG_F32, ag_shape_2d(2, 48), 0, DATA_PLAIN);

@@ -3,7 +3,8 @@
  * unpacks 16 rows of one block. All functions here are inlined into its kernel.
  *
  * For many rows of activations, CHUNK blocks of two groups are unpacked to scratch memory and
- * multiplied with all rows. Fewer than ROWS rows are multiplied as their weights are unpacked. */
+ * multiplied with all rows. Panels below 16 rows, and the last rows beyond a multiple of ROWS, are
+ * multiplied as their weights are unpacked. */
 #ifndef AG_BACKEND_CPU_AVX512_MATMUL_X16_H
 #define AG_BACKEND_CPU_AVX512_MATMUL_X16_H
 
@@ -216,14 +217,18 @@ INLINE void multiply_chunk(const int N, const int H, const group_call *c, const 
 INLINE void multiply_tile(const int H, const group_call *c, const weight_block *w, size_t first,
                           size_t n, const ag_x16_tile *t, size_t n_rows) {
     size_t row = 0;
-    for (; H == 1 && row < n_rows; row += ROWS) multiply_chunk(ROWS, 1, c, w, first, n, t, row);
+    if (H == 1) {
+        for (; row < n_rows; row += ROWS) multiply_chunk(ROWS, 1, c, w, first, n, t, row);
+        return;
+    }
     for (; !c->f->has_parts && row + 10 <= n_rows; row += 6)
         multiply_chunk(6, 2, c, w, first, n, t, row);
     for (; row < n_rows; row += 4) multiply_chunk(4, 2, c, w, first, n, t, row);
 }
 
 /* Multiplies all groups with a panel of m rows but the last m % ROWS. Chunks of groups take turns:
- * a part of the panel is read once for two groups, however large the panel is. */
+ * a part of the panel stays in the second-level cache for all groups, however large the panel is.
+ */
 INLINE void multiply_many(group_call c, const void *packed, size_t m, const ag_cpu_weight *w,
                           size_t n_rows, size_t group_bytes, weight_block *unpacked) {
     const size_t n_blocks = ag_x16_steps(w->k) * 2;
