@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -272,6 +273,31 @@ static void weights_lie_side_by_side(void **state) {
     }
 }
 
+static void weights_do_without_an_arena(void **state) {
+    enum { SPARE = 4 << 20 }; /* less than an arena */
+    struct rlimit before, limit;
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip(); /* their shadow takes the address space */
+#endif
+    FILE *f = fopen("/proc/self/statm", "r");
+    size_t pages = 0;
+    if (!f || fscanf(f, "%zu", &pages) != 1) skip();
+    fclose(f);
+    ag_shared_pool *own = ag_shared_pool_create();
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    limit = before;
+    limit.rlim_cur = pages * (size_t)sysconf(_SC_PAGESIZE) + SPARE;
+    if (setrlimit(RLIMIT_AS, &limit)) skip();
+    ag_buffer *small = NULL;
+    const ag_status st = ag_shared_buffer_create(own, 10000, AG_USAGE_WEIGHTS, &small, NULL);
+    setrlimit(RLIMIT_AS, &before);
+    assert_int_equal(st, AG_OK);
+    memset(ag_buffer_map(small), 1, 10000);
+    ag_buffer_release(&small);
+    ag_shared_pool_release(own);
+}
+
 static void released_weights_return_their_pages(void **state) {
     (void)state;
     const size_t n = 20 << 20;
@@ -327,6 +353,7 @@ int main(void) {
         cmocka_unit_test(maps_files_read_only),
         cmocka_unit_test(rejects_mapping_of_non_files),
         cmocka_unit_test(weights_lie_side_by_side),
+        cmocka_unit_test(weights_do_without_an_arena),
         cmocka_unit_test(released_weights_return_their_pages),
         cmocka_unit_test(recovers_from_any_failed_allocation),
     };
