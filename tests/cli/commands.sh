@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs the fenced commands of pages: each block of sh, and in pages of docs the lines of console blocks that begin with $.
-# The blocks of a page run in one shell, as a reader types them. Each command must end with status 0 within two minutes,
+# The blocks of a page run in one shell, as a reader types them. Each command must end with status 0 within five minutes,
 # and those of antigravity must write to standard output. A block is left out if a line <!-- not run: REASON --> is before
 # it; at most LEFT_OUT percent of all commands may be. Checks that generations of README.md are bounded, that scripts exist
 # and that models named in README.md are those of scripts/models.sh.
@@ -59,7 +59,7 @@ fi
 if [[ \$1 =~ ^(chat|run)\$ ]] && [ ! -p /dev/stdin ]; then exec <<<"Who are you?"; fi
 if [[ \$1 =~ ^(chat|generate)\$ && "\$*" != *--seed* ]]; then set -- "\$@" --seed 1; fi # the same text each time
 if [[ \$1 =~ ^(chat|run)\$ && " \$* " != *" -n "* ]]; then set -- "\$@" -n 40; fi
-timeout 120 "$program" "\$@" >"$work/output" || exit
+timeout 300 "$program" "\$@" >"$work/output" || exit
 cat "$work/output"
 [ -s "$work/output" ] || [ "\$1" = rm ] || { echo "no output: antigravity \$*"; exit 1; }
 END
