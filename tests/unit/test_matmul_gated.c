@@ -3,6 +3,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "core/backend_ops.h"
 #include "oracle/oracle.h"
+#include "support/stride.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -90,7 +91,7 @@ static void equals_products_and_gate(void **state) {
             ag_backend *be = make_backend(isas[s], threads);
             if (!be) break;
             n_sets++;
-            for (size_t i = 0; i < 6 * 5 * 3 * 4; i++) {
+            for (size_t i = 0; i < 6 * 5 * 3 * 4; i += test_stride() | 1) {
                 const size_t t = i / 4 % 6;
                 const gated_case c = {.types = {types[t][0], types[t][1]},
                                       .k = K,
