@@ -2,6 +2,7 @@
 /* Blocks of a pool against a list of who holds what: contents, order, pages. */
 #include "core/block_pool.h"
 
+#include "support/address_limit.h"
 #include "support/resident.h"
 
 #include <setjmp.h>
@@ -10,9 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -211,27 +209,10 @@ static int close_backend(void **state) {
 /* An arena of 1,024 such blocks is more than there is; a few are not. */
 static void tries_smaller_arenas_if_memory_is_short(void **state) {
     enum { BYTES = 4 << 20, SPARE = 512 << 20 };
-    struct rlimit before, limit;
+    struct rlimit before;
     ag_block_pool *pool;
     (void)state;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    skip(); /* their shadow takes the address space */
-#endif
-    FILE *f = fopen("/proc/self/statm", "r");
-    size_t pages = 0;
-    if (!f || fscanf(f, "%zu", &pages) != 1) skip();
-    fclose(f);
-    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
-    limit = before;
-    limit.rlim_cur = pages * (size_t)sysconf(_SC_PAGESIZE) + SPARE;
-    if (setrlimit(RLIMIT_AS, &limit)) skip();
-    /* An emulator may not obey. */
-    void *large = mmap(NULL, (size_t)2 * SPARE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (large != MAP_FAILED) {
-        munmap(large, (size_t)2 * SPARE);
-        setrlimit(RLIMIT_AS, &before);
-        skip();
-    }
+    if (!limit_address_space(SPARE, &before)) skip();
     assert_int_equal(ag_block_pool_of(backend, BYTES, &pool, NULL), AG_OK);
     const ag_status few = ag_block_pool_reserve(pool, 3, NULL);
     const ag_status many = ag_block_pool_reserve(pool, 1000, NULL);

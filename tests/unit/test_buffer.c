@@ -2,6 +2,7 @@
 #include "core/buffer_ops.h"
 #include "memory/mapped_buffer.h"
 #include "memory/shared_buffer.h"
+#include "support/address_limit.h"
 #include "support/failing_allocator.h"
 
 #include <antigravity/process.h>
@@ -11,7 +12,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -275,20 +275,13 @@ static void weights_lie_side_by_side(void **state) {
 
 static void weights_do_without_an_arena(void **state) {
     enum { SPARE = 4 << 20 }; /* less than an arena */
-    struct rlimit before, limit;
+    struct rlimit before;
     (void)state;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    skip(); /* their shadow takes the address space */
-#endif
-    FILE *f = fopen("/proc/self/statm", "r");
-    size_t pages = 0;
-    if (!f || fscanf(f, "%zu", &pages) != 1) skip();
-    fclose(f);
     ag_shared_pool *own = ag_shared_pool_create();
-    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
-    limit = before;
-    limit.rlim_cur = pages * (size_t)sysconf(_SC_PAGESIZE) + SPARE;
-    if (setrlimit(RLIMIT_AS, &limit)) skip();
+    if (!limit_address_space(SPARE, &before)) {
+        ag_shared_pool_release(own);
+        skip();
+    }
     ag_buffer *small = NULL;
     const ag_status st = ag_shared_buffer_create(own, 10000, AG_USAGE_WEIGHTS, &small, NULL);
     setrlimit(RLIMIT_AS, &before);
