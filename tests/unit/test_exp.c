@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the exponential that attention, softmax and SiLU share, over all floats of its domain, and
+/* Tests the exponentials of SiLU and of attention and softmax, over all floats of its domain, and
  * SiLU, GELU and soft caps over all floats: every 4099th of them, or with AG_ALL_FLOATS=1 in
  * the environment every one (minutes). */
 #include "backend/cpu/features.h"
@@ -21,7 +21,7 @@ static const uint32_t minus_zero = 0x80000000, minus_infinity = 0xff800000;
 
 static const struct {
     ag_cpu_isa isa;
-    void (*rows)(float *dst, const float *src, size_t n);
+    void (*rows)(float *y, float *weights, const float *x, size_t n);
 } sets[] = {
 #ifdef AG_HAVE_AVX2
     {AG_CPU_AVX2, exp_rows_avx2},
@@ -51,7 +51,7 @@ static double ulps(float got, double want) {
 }
 
 typedef struct row {
-    float x[ROW], y[ROW];
+    float x[ROW], y[ROW], weights[ROW];
     size_t n;
 } row;
 
@@ -60,14 +60,17 @@ typedef struct worst {
     float at;
 } worst;
 
-static void check_exp(row *r, void (*rows)(float *, const float *, size_t), worst *w) {
+static void check_exp(row *r, void (*rows)(float *, float *, const float *, size_t), worst *w) {
     while (r->n % 16) r->x[r->n] = r->x[r->n - 1], r->n++;
-    rows(r->y, r->x, r->n);
+    rows(r->y, r->weights, r->x, r->n);
     for (size_t i = 0; i < r->n; i++) {
         const double off = ulps(r->y[i], exp((double)r->x[i]));
         if (off > w->off) *w = (worst){off, r->x[i]};
         assert_true(r->y[i] >= 0 && r->y[i] <= 1); /* not so for NaN */
         if (r->x[i] <= -104) assert_true(r->y[i] == 0);
+        /* a weight is the same number, or 0 for a subnormal one */
+        assert_true(r->weights[i] == (r->x[i] < -87.33f ? 0 : r->y[i]));
+        assert_true(r->weights[i] == 0 || r->weights[i] >= FLT_MIN);
     }
     r->n = 0;
 }
@@ -83,16 +86,20 @@ static void exponential_is_within_2_ulp(void **state) {
             r.x[r.n++] = float_of((uint32_t)b);
             if (r.n == ROW) check_exp(&r, sets[s].rows, &w);
         }
-        const float edges[] = {0,      -0.0f,  -FLT_MIN, -FLT_TRUE_MIN, -FLT_MAX, -INFINITY, -87.3f,
-                               -87.4f, -88.7f, -103.9f,  -103.98f,      -104,     -110,      -1};
+        const float edges[] = {0,      -0.0f,  -FLT_MIN, -FLT_TRUE_MIN, -FLT_MAX, -INFINITY,
+                               -87.3f, -87.4f, -88.7f,   -103.9f,       -103.98f, -104,
+                               -110,   -1,     -87.33f,  -87.34f};
         for (size_t e = 0; e < sizeof edges / sizeof edges[0]; e++) r.x[r.n++] = edges[e];
         check_exp(&r, sets[s].rows, &w);
         print_message("%s: %.3f ulp at %g\n", ag_cpu_isa_name(sets[s].isa), w.off, (double)w.at);
         assert_true(w.off <= 2);
 
         for (size_t i = 0; i < 16; i++) r.x[i] = i % 2 ? NAN : -1;
-        sets[s].rows(r.y, r.x, 16);
-        for (size_t i = 0; i < 16; i++) assert_int_equal(isnan(r.y[i]) != 0, i % 2);
+        sets[s].rows(r.y, r.weights, r.x, 16);
+        for (size_t i = 0; i < 16; i++) {
+            assert_int_equal(isnan(r.y[i]) != 0, i % 2);
+            assert_int_equal(isnan(r.weights[i]) != 0, i % 2);
+        }
     }
 }
 

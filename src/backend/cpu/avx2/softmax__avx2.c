@@ -37,8 +37,7 @@ void ag_softmax__avx2(float *x, size_t n) {
     __m256d low = _mm256_setzero_pd(), high = low;
     for (size_t i = 0; i < n; i += 8) {
         const __m256i lanes = first_lanes(n - i);
-        __m256 e =
-            exp_negative(_mm256_sub_ps(_mm256_maskload_ps(x + i, lanes), _mm256_set1_ps(max)));
+        __m256 e = exp_weight(_mm256_sub_ps(_mm256_maskload_ps(x + i, lanes), _mm256_set1_ps(max)));
         e = _mm256_and_ps(e, _mm256_castsi256_ps(lanes));
         low = _mm256_add_pd(low, _mm256_cvtps_pd(_mm256_castps256_ps128(e)));
         high = _mm256_add_pd(high, _mm256_cvtps_pd(_mm256_extractf128_ps(e, 1)));

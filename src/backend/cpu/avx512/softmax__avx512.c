@@ -31,7 +31,7 @@ void ag_softmax__avx512(float *x, size_t n) {
         const __mmask16 lanes = lanes_from(i, n);
         const __m512 v = _mm512_maskz_loadu_ps(lanes, x + i);
         const __m512 e =
-            _mm512_maskz_mov_ps(lanes, exp_negative(_mm512_sub_ps(v, _mm512_set1_ps(max))));
+            _mm512_maskz_mov_ps(lanes, exp_weight(_mm512_sub_ps(v, _mm512_set1_ps(max))));
         low = _mm512_add_pd(low, _mm512_cvtps_pd(_mm512_castps512_ps256(e)));
         high = _mm512_add_pd(high, _mm512_cvtps_pd(_mm512_extractf32x8_ps(e, 1)));
         _mm512_mask_storeu_ps(x + i, lanes, e);

@@ -44,6 +44,7 @@ INLINE vec v_if_less(vec a, vec b, vec yes, vec no) {
 
 /* Returns exp(x) for x <= 0 or NaN. */
 INLINE vec v_exp(vec x) { return exp_negative(x); }
+INLINE vec v_weight(vec x) { return exp_weight(x); }
 
 /* ---- quads ---- */
 

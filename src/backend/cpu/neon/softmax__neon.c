@@ -20,7 +20,7 @@ static double exponentials(float *x, size_t n, float max) {
     float64x2_t low = vdupq_n_f64(0), high = low;
     for (size_t i = 0; i < n; i += 4) {
         const float32x4_t v = load_first(x + i, n - i, -INFINITY);
-        const float32x4_t e = exp_negative(vsubq_f32(v, vdupq_n_f32(max)));
+        const float32x4_t e = exp_weight(vsubq_f32(v, vdupq_n_f32(max)));
         low = vaddq_f64(low, vcvt_f64_f32(vget_low_f32(e)));
         high = vaddq_f64(high, vcvt_high_f64_f32(e));
         store_first(x + i, e, n - i);

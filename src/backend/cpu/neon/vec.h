@@ -43,6 +43,7 @@ INLINE float v_lowest(vec a) { return vminvq_f32(a); }
 
 /* Returns exp(x) for x <= 0 or NaN. */
 INLINE vec v_exp(vec x) { return exp_negative(x); }
+INLINE vec v_weight(vec x) { return exp_weight(x); }
 
 /* ---- quads ---- */
 

@@ -86,10 +86,10 @@ static void softmax_step(const tile *t, size_t v, float *scores) {
     max = mask_chunks(scores, r.all_end, r.end, &r, max);
     const vec old = v_load(t->max + v * LANES);
     max = v_max(over_quad_max(max), old);
-    const vec base = base_of(max), factor = v_exp(v_sub(old, base));
+    const vec base = base_of(max), factor = v_weight(v_sub(old, base));
     vec sum = v_zero();
     for (uint32_t c = r.begin; c < r.end; c++) {
-        const vec weight = v_exp(v_sub(v_load(scores + c * LANES), base));
+        const vec weight = v_weight(v_sub(v_load(scores + c * LANES), base));
         v_store(weights + c * LANES, weight);
         sum = v_add(sum, weight);
     }
@@ -164,7 +164,7 @@ void SET(ag_attention_merge)(const ag_cpu_partial *into, const ag_cpu_partial *f
     for (size_t q = 0; q < n; q++) {
         const vec a = v_set(into->max[q]), b = v_set(from->max[q]);
         const vec max = v_max(a, b), base = base_of(max);
-        const vec old = v_exp(v_sub(a, base)), new = v_exp(v_sub(b, base));
+        const vec old = v_weight(v_sub(a, base)), new = v_weight(v_sub(b, base));
         float *x = into->values + q * width;
         const float *y = from->values + q * width;
         for (size_t i = 0; i < width; i += LANES) {
@@ -196,7 +196,7 @@ static void normalise(const tile *t, size_t v, const float *max, const float *su
     (void)mask_chunks(scores, r.all_end, r.end, &r, base);
     for (uint32_t c = r.begin; c < r.end; c++) {
         const vec score = v_load(scores + c * LANES);
-        v_store(scores + c * LANES, v_div(v_exp(v_sub(score, base)), sums));
+        v_store(scores + c * LANES, v_div(v_weight(v_sub(score, base)), sums));
     }
 }
 
@@ -247,7 +247,7 @@ static void raise_to_most(const tile *t, const float *kept, const float *max, co
     for (size_t i = 0; i < CHUNKS * LANES; i++) most[i] = -INFINITY;
     for (size_t v = 0; v < t->n_vecs; v++) raise_logs(t, v, kept, max, sum, most);
     for (uint32_t c = 0; c < CHUNKS; c++)
-        v_store(most + c * LANES, v_exp(v_load(most + c * LANES)));
+        v_store(most + c * LANES, v_weight(v_load(most + c * LANES)));
     for (uint32_t s = 0; s < n_slots; s++) {
         for (size_t q = 0; q < QUADS; q++)
             scores[s] = fmaxf(scores[s], most[s / 4 * LANES + q * 4 + s % 4]);

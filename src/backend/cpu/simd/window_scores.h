@@ -35,7 +35,7 @@ static void take_exponentials(const tile *t, size_t v, const window_block *b) {
     const vec base = base_of(v_load(t->max + v * LANES));
     vec sum = v_load(t->sum + v * LANES);
     for (uint32_t c = b->range.first / 4; c < (b->range.end + 3) / 4; c++) {
-        const vec weight = v_exp(v_sub(v_load(scores + c * LANES), base));
+        const vec weight = v_weight(v_sub(v_load(scores + c * LANES), base));
         v_store(scores + c * LANES, weight);
         sum = v_add(sum, weight);
     }
