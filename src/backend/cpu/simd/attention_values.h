@@ -85,8 +85,12 @@ INLINE void add_values(const ag_dtype type, const bool scaled, const int R, cons
     const float *weights =
         scaled ? t->scaled + (i - step->first) / AG_QK * SCORE_STRIDE : t->scores;
     weights += m / QUADS * (scaled ? SCALED_STRIDE : SCORE_STRIDE) + m % QUADS * 4;
-    const ahead none = {NOTHING, 0};
-    fetcher f = fetcher_of(m || i + at ? &none : &step->next, step->n, step->n);
+    /* The rows are read again for every four queries and every range of columns. Each of these
+     * passes prefetches a part of the next rows. */
+    const size_t n_columns = (size_t)(NV * LANES), n_ranges = (step->end - step->first) / n_columns;
+    fetcher f = fetcher_of(&step->next, step->n, step->n);
+    keep_part(&f, m / 4 * n_ranges + (i + at - step->first) / n_columns,
+              (t->n_queries + 3) / 4 * n_ranges, step->n);
     const kv_range *ranges = t->ranges + m;
     uint32_t s = slots.begin;
     const unsigned char *row =

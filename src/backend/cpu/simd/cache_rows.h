@@ -175,6 +175,14 @@ INLINE fetcher fetcher_of(const ahead *a, size_t n_rows, size_t n_steps) {
     return (fetcher){a->next.rows, apart, line, end, (end - line + n_steps - 1) / n_steps};
 }
 
+/* Limits the fetcher to part `part` of n_parts of its lines, for n_steps steps. */
+INLINE void keep_part(fetcher *f, size_t part, size_t n_parts, size_t n_steps) {
+    const size_t n = f->end - f->line;
+    f->end = f->line + n * (part + 1) / n_parts;
+    f->line += n * part / n_parts;
+    f->each = (f->end - f->line + n_steps - 1) / n_steps;
+}
+
 INLINE void fetch_step(fetcher *f) {
     for (size_t i = 0; i < f->each && f->line < f->end; i++, f->line++) {
         __builtin_prefetch(f->rows + f->line % PLACES * f->apart + f->line / PLACES * 64, 0, 2);
