@@ -163,13 +163,19 @@ static void read_lines(pull_request *p) {
     memmove(p->line, begin, p->n_line);
 }
 
+/* Waits for the process and frees what reads from it. Returns its exit code. */
+static int end_process(pull_request *p) {
+    const int code = system_wait(p->pid);
+    p->pid = 0; /* the number may be another process's now */
+    if (p->readable) event_free(p->readable);
+    close(p->output);
+    return code;
+}
+
 /* Continues after the end of the process. */
 static void after_process(pull_request *p) {
     server *s = p->http->server;
-    const int code = system_wait(p->pid);
-    p->pid = 0; /* the number may be another process's now */
-    event_free(p->readable);
-    close(p->output);
+    const int code = end_process(p);
     if (code == 0 && p->path[0]) p->error[0] = '\0';
     else if (s->n_stops) snprintf(p->error, sizeof p->error, "the server is shutting down");
     else if (!p->error[0]) snprintf(p->error, sizeof p->error, "the pull failed (status %d)", code);
@@ -223,9 +229,7 @@ static bool start_process(pull_request *p) {
     if (p->readable && event_add(p->readable, NULL) == 0) return true;
     snprintf(p->error, sizeof p->error, "out of memory");
     pull_cancel(p);
-    (void)system_wait(p->pid);
-    if (p->readable) event_free(p->readable);
-    close(p->output);
+    (void)end_process(p);
     return false;
 }
 
@@ -245,7 +249,8 @@ void pull_start(serve_http_request *http) {
     http_request_retain(http);
     s->pull = p;
     begin_reply(p);
-    if (!start_process(p)) end_pull(p);
+    /* The reply may end the connection: then no client can cancel the process. */
+    if (!http->connection || !start_process(p)) end_pull(p);
 }
 
 /* Reads the request. Runs on a worker's thread. */
