@@ -99,7 +99,7 @@ typedef struct ag_served_model_params {
  * weights loads them. On the CPU a thread of low priority loads them beside the engine's thread,
  * and calls progress and log; requests of other models continue. Weights are freed when another
  * model needs the memory, the least recently used ones first. Fails with AG_INVALID if the name is
- * in use. */
+ * in use, and with AG_LIMIT if there are 128 models. */
 AG_API ag_status ag_serving_add_model(ag_serving *s, const ag_served_model_params *params,
                                       ag_served_model **out, ag_error *err);
 AG_API ag_status ag_serving_add_alias(ag_serving *s, ag_served_model *m, const char *name,
@@ -110,7 +110,8 @@ AG_API ag_served_model *ag_serving_model(ag_serving *s, const char *name);
 AG_API size_t ag_serving_n_models(const ag_serving *s);
 AG_API ag_served_model *ag_serving_model_at(ag_serving *s, size_t i);
 /* Removes a model: its names are free, it is in no list, and its weights are freed after the
- * requests that were submitted. `m` stays valid, but requests of it fail with AG_NOT_FOUND. */
+ * requests that were submitted. `m` stays valid until the engine is destroyed, with its tokenizer
+ * and template, but requests of it fail with AG_NOT_FOUND. */
 AG_API void ag_serving_remove_model(ag_serving *s, ag_served_model *m);
 /* Loads the weights now and waits for the result, so that errors appear at the start. AG_BUSY: see
  * swap_period_s. */

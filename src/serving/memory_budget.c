@@ -89,7 +89,8 @@ static uint64_t outstanding(const ag_memory_budget *b) {
     }
     bytes += b->prefixes->files.fetch.file ? b->prefixes->files.fetch.bytes : 0;
     bytes += ag_model_loader_outstanding(b->loader);
-    for (size_t i = 0; i < b->models->n; i++) bytes += outstanding_scratch(b, b->models->at[i]);
+    for (const ag_served_model *m = b->models->first; m; m = m->next)
+        bytes += outstanding_scratch(b, m);
     return bytes;
 }
 
@@ -162,8 +163,7 @@ ag_status ag_memory_budget_plan_request(const ag_memory_budget *b, ag_served_req
 
 static ag_served_model *idle_model(const ag_memory_budget *b, const ag_served_model *keep) {
     ag_served_model *oldest = NULL;
-    for (size_t i = 0; i < b->models->n; i++) {
-        ag_served_model *m = b->models->at[i];
+    for (ag_served_model *m = b->models->first; m; m = m->next) {
         if (!m->model || m->n_requests || m == keep) continue;
         if (!oldest || m->used_at < oldest->used_at) oldest = m;
     }
@@ -182,8 +182,8 @@ static bool free_something(ag_memory_budget *b, const ag_served_model *keep) {
 /* Returns the bytes that free_something() could free at most. */
 static uint64_t freeable_bytes(const ag_memory_budget *b, const ag_served_model *keep) {
     uint64_t bytes = ag_prefix_cache_bytes(b->prefixes);
-    for (size_t i = 0; !b->keeps_weights && i < b->models->n; i++) {
-        const ag_served_model *m = b->models->at[i];
+    if (b->keeps_weights) return bytes;
+    for (const ag_served_model *m = b->models->first; m; m = m->next) {
         if (m->model && !m->n_requests && m != keep)
             bytes += m->base_bytes + outstanding_scratch(b, m);
     }

@@ -9,10 +9,11 @@
 #include <antigravity/serving.h>
 #include <stdatomic.h>
 
-enum { AG_SERVING_MAX_MODELS = 128 };
+enum { AG_SERVING_MAX_MODELS = 128 }; /* models that are not removed */
 
 struct ag_served_model {
     ag_serving *engine;
+    ag_served_model *_Atomic next; /* in the engine's list; NULL at its end */
     char *name, *path;
     struct ag_served_model_alias {
         struct ag_served_model_alias *next;
@@ -49,10 +50,10 @@ struct ag_served_model {
     uint64_t scratch_remaining; /* scratch_bytes that were not resident after loading */
 };
 
-/* All models. Grows under the engine's mutex; entries stay until the engine is destroyed. */
+/* List of all models, in the order in which they were added. Grows under the engine's mutex, and
+ * any thread may walk it: models stay in it until the engine is destroyed, removed ones too. */
 typedef struct ag_served_models {
-    ag_served_model *at[AG_SERVING_MAX_MODELS];
-    atomic_size_t n;
+    ag_served_model *_Atomic first;
 } ag_served_models;
 
 /* Frees the model and its names. Its weights must be unloaded. */

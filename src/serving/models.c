@@ -67,25 +67,24 @@ static ag_status read_metadata(ag_served_model *m, const ag_served_model_params 
 
 /* NULL as name: the first model. The caller holds the mutex. */
 static ag_served_model *find_named(const ag_serving *s, const char *name) {
-    for (size_t i = 0; i < s->models.n; i++) {
-        ag_served_model *m = s->models.at[i];
-        if (!m->is_removed && (!name || ag_served_model_has_name(m, name))) return m;
-    }
-    return NULL;
+    ag_served_model *m = s->models.first;
+    while (m && (m->is_removed || (name && !ag_served_model_has_name(m, name)))) m = m->next;
+    return m;
 }
 
 /* Adds the model to the list. Its name must be free. */
 static ag_status list_model(ag_serving *s, ag_served_model *m, ag_error *err) {
     ag_status st = AG_OK;
     ag_mutex_lock(&s->lock);
-    const size_t n = s->models.n;
+    ag_served_model *_Atomic *end = &s->models.first;
+    const size_t n = ag_serving_n_models(s);
     if (find_named(s, m->name)) {
         st = AG_FAIL(err, INVALID, "%s: another model has this name", m->name);
     } else if (n == AG_SERVING_MAX_MODELS) {
         st = AG_FAIL(err, LIMIT, "%s: cannot add the model: %zu models is the maximum", m->name, n);
     } else {
-        s->models.at[n] = m;
-        s->models.n = n + 1;
+        while (*end) end = &(*end)->next;
+        *end = m;
     }
     ag_mutex_unlock(&s->lock);
     return st;
@@ -140,15 +139,14 @@ ag_served_model *ag_serving_model(ag_serving *s, const char *name) {
 
 size_t ag_serving_n_models(const ag_serving *s) {
     size_t n = 0;
-    for (size_t i = 0; i < s->models.n; i++) n += !s->models.at[i]->is_removed;
+    for (const ag_served_model *m = s->models.first; m; m = m->next) n += !m->is_removed;
     return n;
 }
 
 ag_served_model *ag_serving_model_at(ag_serving *s, size_t i) {
-    for (size_t k = 0; k < s->models.n; k++) {
-        if (!s->models.at[k]->is_removed && !i--) return s->models.at[k];
-    }
-    return NULL;
+    ag_served_model *m = s->models.first;
+    while (m && (m->is_removed || i--)) m = m->next;
+    return m;
 }
 
 void ag_serving_remove_model(ag_serving *s, ag_served_model *m) {
@@ -254,8 +252,8 @@ static void count_load(ag_serving *s) {
 }
 
 static bool has_other_weights(const ag_serving *s) {
-    for (size_t i = 0; i < s->models.n; i++)
-        if (s->models.at[i]->model) return true;
+    for (const ag_served_model *m = s->models.first; m; m = m->next)
+        if (m->model) return true;
     return false;
 }
 
@@ -320,8 +318,7 @@ void ag_serving_keep_alive(ag_serving *s, ag_served_model *m, double seconds) {
 
 double ag_models_expiry(const ag_serving *s) {
     double first = INFINITY;
-    for (size_t i = 0; i < s->models.n; i++) {
-        const ag_served_model *m = s->models.at[i];
+    for (const ag_served_model *m = s->models.first; m; m = m->next) {
         if (m->model && !m->n_requests) first = fmin(first, m->used_at + m->keep_alive_s);
     }
     return first;
@@ -329,8 +326,7 @@ double ag_models_expiry(const ag_serving *s) {
 
 void ag_models_unload_expired(ag_serving *s) {
     const double now = ag_now_s();
-    for (size_t i = 0; i < s->models.n; i++) {
-        ag_served_model *m = s->models.at[i];
+    for (ag_served_model *m = s->models.first; m; m = m->next) {
         if (!m->model || m->n_requests || now < m->used_at + m->keep_alive_s) continue;
         if (!ag_prefix_cache_evict_model(&s->prefixes, m))
             continue; /* sessions are being written */

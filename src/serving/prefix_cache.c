@@ -25,7 +25,7 @@ static uint64_t running_bytes(const ag_served_request *r) {
 uint64_t ag_prefix_cache_bytes(const ag_prefix_cache *c) {
     uint64_t bytes = ag_memory_bytes_in_use(ag_backend_memory(c->backend)), others = 0;
     if (!c->store.entries) return 0;
-    for (size_t i = 0; i < c->models->n; i++) others += c->models->at[i]->base_bytes;
+    for (const ag_served_model *m = c->models->first; m; m = m->next) others += m->base_bytes;
     for (const ag_served_request *r = c->queue->running; r; r = r->next) others += running_bytes(r);
     bytes = bytes > others ? bytes - others : 0;
     for (const ag_prefix_entry *k = c->store.entries; k; k = k->next)

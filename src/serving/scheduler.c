@@ -241,8 +241,7 @@ static void choose_late(ag_serving *s) {
 
 void ag_serving_step(ag_serving *s) {
     choose_late(s);
-    for (size_t i = 0; i < s->models.n; i++) {
-        const ag_served_model *m = s->models.at[i];
+    for (const ag_served_model *m = s->models.first; m; m = m->next) {
         if (!m->n_requests) continue;
         const size_t n_rows = decode(s, m), half = s->params.step_rows / 2;
         /* Prompts get at least half of the rows. */

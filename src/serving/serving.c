@@ -283,9 +283,10 @@ static void release(ag_serving *s) {
     ag_prefix_store_drop_all(&s->prefixes.store);
     ag_prefix_files_release(&s->prefixes.files);
     ag_mask_thread_close(&s->masks);
-    for (size_t i = 0; i < s->models.n; i++) {
-        ag_served_model_unload(s->models.at[i]);
-        ag_served_model_destroy(s->models.at[i]);
+    for (ag_served_model *m = s->models.first, *next; m; m = next) {
+        next = m->next;
+        ag_served_model_unload(m);
+        ag_served_model_destroy(m);
     }
     ag_sys_monitor_destroy(s->prefixes.monitor);
     ag_session_list_release(s, s->sessions);

@@ -87,8 +87,7 @@ static void count_memory(ag_serving *s) {
     const uint64_t in_use = ag_memory_bytes_in_use(mem);
     ag_memory_usage usage;
     now->weight_bytes = now->workspace_bytes = now->n_models_loaded = 0;
-    for (size_t i = 0; i < s->models.n; i++) {
-        const ag_served_model *m = s->models.at[i];
+    for (const ag_served_model *m = s->models.first; m; m = m->next) {
         if (!m->model) continue;
         now->n_models_loaded++;
         now->weight_bytes += ag_model_memory_bytes(m->model);

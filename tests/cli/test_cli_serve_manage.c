@@ -296,6 +296,15 @@ static void lists_the_hash_that_pull_verified(void **state) {
     digest_of("Owl:latest", changed);
     assert_int_equal(strlen(changed), SHA256_HEX - 1);
     assert_string_not_equal(changed, hash);
+    expect(NULL, "POST /api/copy", "{\"source\":\"Owl\",\"destination\":\"kite\"}", 200, "");
+    digest_of("kite:latest", digest);
+    /* A pull that finds the model present verifies it. */
+    expect(NULL, "POST /api/pull", PULL("org/Owl-1M"), 200, "success");
+    digest_of("Owl:latest", changed);
+    assert_string_equal(changed, hash);
+    digest_of("kite:latest", changed);
+    assert_string_not_equal(changed, digest);
+    RM("kite");
     assert_true(is_there(".sha256/Owl.gguf"));
     RM("Owl");
     assert_false(is_there(".sha256/Owl.gguf"));

@@ -226,6 +226,30 @@ static void a_removed_model_frees_its_name(void **state) {
     run_request(&clients[0], &p);
 }
 
+static void a_removal_at_the_limit_lets_another_model_in(void **state) {
+    enum { LIMIT = 128 };
+    char name[16];
+    ag_error err;
+    ag_served_model *added;
+    ag_served_model_params m = {.name = name,
+                                .path = AG_GOLDEN_MODELS "/qwen2",
+                                .model = ag_model_defaults(),
+                                .session = ag_session_defaults()};
+    (void)state;
+    for (size_t i = ag_serving_n_models(serving); i < LIMIT; i++) {
+        snprintf(name, sizeof name, "m%zu", i);
+        must(ag_serving_add_model(serving, &m, &added, &err), &err);
+    }
+    snprintf(name, sizeof name, "last");
+    assert_int_equal(ag_serving_add_model(serving, &m, NULL, &err), AG_LIMIT);
+    assert_non_null(strstr(err.msg, "128 models is the maximum"));
+    ag_serving_remove_model(serving, added);
+    must(ag_serving_add_model(serving, &m, &added, &err), &err);
+    assert_int_equal(ag_serving_n_models(serving), LIMIT);
+    assert_ptr_equal(ag_serving_model_at(serving, LIMIT - 1), added);
+    assert_ptr_equal(ag_serving_model(serving, name), added);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(requests_run_while_another_model_loads, start_two, stop),
@@ -234,6 +258,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_failed_load_ends_all_that_waited, start_two, stop),
         cmocka_unit_test_setup_teardown(files_that_do_not_load_break_the_model, start, stop),
         cmocka_unit_test_setup_teardown(a_removed_model_frees_its_name, start, stop),
+        cmocka_unit_test_setup_teardown(a_removal_at_the_limit_lets_another_model_in, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -89,8 +89,8 @@ static model_entry name_of(const model_entry *of, model_kind kind, const char *n
 }
 
 bool manage_add_alias(served_models *s, const model_entry *of, const char *name, char *reason) {
-    const model_entry e = name_of(of, MODEL_ALIAS, name);
     pthread_mutex_lock(&s->changing);
+    const model_entry e = name_of(of, MODEL_ALIAS, name);
     bool ok = !atomic_load(&of->is_removed);
     if (ok) ok = put_name(s, &e, reason) == 0;
     else snprintf(reason, REASON_SIZE, "%.100s: deleted meanwhile", of->name);
@@ -102,7 +102,7 @@ bool manage_add_alias(served_models *s, const model_entry *of, const char *name,
 static bool derive(const serve_http_request *http, model_entry *e, serve_error *error) {
     char reason[REASON_SIZE];
     served_models *s = models_of(http);
-    model_entry_digest(e, model_list_of(s->list, e->model));
+    model_entry_digest(e, model_list_of(s->list, e->model)->digest);
     const int status = put_name(s, e, reason);
     return !status || reject_request(error, status, status == 400 ? "model" : NULL, "%s", reason);
 }

@@ -10,17 +10,19 @@
 
 enum { MAX_ENTRIES = 1024, REASON_SIZE = 256 };
 
-/* Entries are only added, so readers need no lock: they see the first n. */
+/* Entries are added at the end and stay, so readers of the names need no lock. */
 struct model_list {
-    pthread_mutex_t adding;
-    atomic_size_t n;
-    model_entry *at[MAX_ENTRIES];
+    pthread_mutex_t changing; /* held to add an entry, and to read or change a digest */
+    model_entry *_Atomic first;
 };
 
-void model_entry_digest(model_entry *e, const model_entry *base) {
-    const char *const texts[] = {base->digest, e->name, e->system, e->parameters};
+void model_entry_digest(model_entry *e, const char base[SHA256_HEX]) {
+    const char *const texts[] = {base, e->name, e->system, e->parameters};
     sha256 sum;
-    if (e->kind == MODEL_ALIAS) return; /* the same model */
+    if (e->kind != MODEL_DERIVED) { /* the same model */
+        memmove(e->digest, base, SHA256_HEX);
+        return;
+    }
     sha256_begin(&sum);
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         if (texts[i]) sha256_add(&sum, texts[i], strlen(texts[i]) + 1);
@@ -29,12 +31,11 @@ void model_entry_digest(model_entry *e, const model_entry *base) {
 
 model_list *model_list_create(void) {
     model_list *l = calloc(1, sizeof *l);
-    if (l) pthread_mutex_init(&l->adding, NULL);
+    if (l) pthread_mutex_init(&l->changing, NULL);
     return l;
 }
 
 static void free_entry(model_entry *e) {
-    if (!e) return;
     free((void *)(uintptr_t)e->name);
     free((void *)(uintptr_t)e->file);
     free((void *)(uintptr_t)e->system);
@@ -44,21 +45,20 @@ static void free_entry(model_entry *e) {
 
 void model_list_destroy(model_list *l) {
     if (!l) return;
-    for (size_t i = 0; i < l->n; i++) free_entry(l->at[i]);
-    pthread_mutex_destroy(&l->adding);
+    for (model_entry *e = l->first, *next; e; e = next) {
+        next = e->next;
+        free_entry(e);
+    }
+    pthread_mutex_destroy(&l->changing);
     free(l);
 }
 
 /* ---- search ---- */
 
 const model_entry *model_list_next(const model_list *l, const model_entry *e) {
-    bool is_after = !e;
-    const size_t n = atomic_load(&l->n);
-    for (size_t i = 0; i < n; i++) {
-        if (is_after && !atomic_load(&l->at[i]->is_removed)) return l->at[i];
-        is_after = is_after || l->at[i] == e;
-    }
-    return NULL;
+    const model_entry *next = e ? e->next : l->first;
+    while (next && next->is_removed) next = next->next;
+    return next;
 }
 
 const model_entry *model_list_next_shown(const model_list *l, const model_entry *e) {
@@ -129,40 +129,59 @@ static model_entry *copy_entry(const model_entry *e) {
     return NULL;
 }
 
+/* Returns the number of entries that are not removed. */
+static size_t count_entries(const model_list *l) {
+    size_t n = 0;
+    for (const model_entry *e = NULL; (e = model_list_next(l, e));) n++;
+    return n;
+}
+
 bool model_list_add(model_list *l, const model_entry *e, const model_entry **out, char *reason) {
     bool ok = false;
-    model_entry *copy = copy_entry(e);
-    pthread_mutex_lock(&l->adding);
-    const size_t n = atomic_load(&l->n);
+    model_entry *copy = copy_entry(e), *_Atomic *end = &l->first;
+    pthread_mutex_lock(&l->changing);
     if (!copy) {
         snprintf(reason, REASON_SIZE, "out of memory");
     } else if (model_list_exact(l, e->name)) {
         snprintf(reason, REASON_SIZE, "%.100s: another model has this name", e->name);
-    } else if (n == MAX_ENTRIES) {
-        snprintf(reason, REASON_SIZE, "%.100s: too many models were added; restart the server",
-                 e->name);
+    } else if (count_entries(l) == MAX_ENTRIES) {
+        snprintf(reason, REASON_SIZE, "%.100s: %d models is the maximum; delete one first", e->name,
+                 MAX_ENTRIES);
     } else {
-        l->at[n] = copy;
-        atomic_store(&l->n, n + 1);
+        while (*end) end = &(*end)->next;
+        *end = copy;
         ok = true;
     }
-    pthread_mutex_unlock(&l->adding);
-    if (!ok) free_entry(copy);
-    else if (out) *out = copy;
+    pthread_mutex_unlock(&l->changing);
+    if (!ok && copy) free_entry(copy);
+    if (ok && out) *out = copy;
     return ok;
 }
 
 void model_list_restore(model_list *l, const model_entry *e) {
-    for (size_t i = 0; i < atomic_load(&l->n); i++)
-        if (l->at[i] == e) atomic_store(&l->at[i]->is_removed, false);
+    for (model_entry *at = l->first; at; at = at->next)
+        if (at == e) at->is_removed = false;
 }
 
 void model_list_remove(model_list *l, const model_entry *e) {
-    const size_t n = atomic_load(&l->n);
-    for (size_t i = 0; i < n; i++) {
-        model_entry *other = l->at[i];
+    for (model_entry *other = l->first; other; other = other->next) {
         const bool is_alias_of =
             e->kind == MODEL_FILE && other->kind == MODEL_ALIAS && other->model == e->model;
-        if (other == e || is_alias_of) atomic_store(&other->is_removed, true);
+        if (other == e || is_alias_of) other->is_removed = true;
     }
+}
+
+/* ---- digests ---- */
+
+void model_list_digest(model_list *l, const model_entry *e, char digest[SHA256_HEX]) {
+    pthread_mutex_lock(&l->changing);
+    memcpy(digest, e->digest, SHA256_HEX);
+    pthread_mutex_unlock(&l->changing);
+}
+
+void model_list_set_digest(model_list *l, const model_entry *file, const char digest[SHA256_HEX]) {
+    pthread_mutex_lock(&l->changing);
+    for (model_entry *e = l->first; e; e = e->next)
+        if (e->model == file->model) model_entry_digest(e, digest);
+    pthread_mutex_unlock(&l->changing);
 }

@@ -52,7 +52,7 @@ static void add_name(served_models *s, const char *name, const json_t *value) {
     e.file = NULL;
     e.system = json_string_value(json_object_get(value, "system"));
     e.parameters = text;
-    model_entry_digest(&e, base);
+    model_entry_digest(&e, base->digest);
     if (!model_list_add(s->list, &e, NULL, reason))
         complain("%s/%s: %s", s->store, file_name, reason);
     account_free(text);

@@ -43,16 +43,17 @@ static json_t *tagged_name(const model_entry *e) {
     return json_sprintf("%s%s", e->name, strchr(e->name, ':') ? "" : ":latest");
 }
 
-static json_t *describe_entry(const model_entry *e) {
+static json_t *describe_entry(model_list *l, const model_entry *e) {
     const ag_model_info *info = ag_served_model_info(e->model);
-    char changed[32];
+    char changed[32], digest[SHA256_HEX];
+    model_list_digest(l, e, digest);
     ollama_time(changed, e->changed_at);
     const json_field fields[] = {
         {"name", tagged_name(e)},
         {"model", tagged_name(e)},
         {"modified_at", json_string(changed)},
         {"size", json_integer(info->file_bytes)},
-        {"digest", json_string(e->digest)},
+        {"digest", json_string(digest)},
         {"details", model_details(info)},
         {"context_length", json_integer(context_length(e->model))},
     };
@@ -61,9 +62,9 @@ static json_t *describe_entry(const model_entry *e) {
 
 void ollama_tags(serve_http_request *http) {
     json_t *list = json_array();
-    const model_list *models = http_models(http);
+    model_list *models = http_models(http);
     for (const model_entry *e = NULL; list && (e = model_list_next_shown(models, e));)
-        json_append(&list, describe_entry(e));
+        json_append(&list, describe_entry(models, e));
     http_reply_json(http, 200, JSON_OBJECT({"models", list}));
 }
 
@@ -78,7 +79,7 @@ static json_t *expiry_time(const ag_served_model *m) {
 static json_t *loaded_entry(const serve_http_request *http, const model_entry *e) {
     ag_serving_stats stats;
     const ag_served_model *m = e->model;
-    json_t *entry = describe_entry(e);
+    json_t *entry = describe_entry(http_models(http), e);
     ag_serving_get_stats(http_serving(http), &stats);
     const uint64_t on_device = stats.device_bytes ? ag_served_model_info(m)->file_bytes : 0;
     if (json_object_set_new(entry, "expires_at", expiry_time(m)) == 0 &&
