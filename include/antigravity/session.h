@@ -173,8 +173,9 @@ typedef struct ag_step_item {
 /* Runs one pass over the weights for rows of different sessions of one model. The results equal
  * those of each session alone; they may differ by rounding on backends that are not batch
  * invariant. Allocates memory if a step has more rows or sessions than any step before.
- * Fails as a whole: on error no session has moved. Their logits are lost, their samplers keep the
- * choices made, and attention sums of h2o and snapkv may keep what the step added.
+ * Fails as a whole: on error no session has moved. Their logits are lost. Samplers of LAST are as
+ * before the step, those of ALL keep the choices made. Attention sums of h2o and snapkv may keep
+ * what the step added.
  * If an eviction after the pass fails (AG_NOMEM when copying blocks shared with a fork, or an error
  * of the policy's select_layer() or from_keys_layer()), the step succeeds and the eviction stays
  * pending. The session's next step, fork, save, compression or truncation performs it first, and

@@ -7,6 +7,7 @@
 #include "core/top_k.h"
 #include "models/model_impl.h"
 #include "session/speculate.h"
+#include "text/random.h"
 
 #include <antigravity/sampler.h>
 #include <antigravity/session.h>
@@ -42,6 +43,7 @@ struct ag_session {
     } logits;
     atomic_bool cancelled;
     bool choice_ended;           /* on_chosen has ended the choices of the current step */
+    ag_random random_before;     /* random state of the sampler before the current step */
     ag_speculation *speculation; /* owned; NULL until drafts are first used */
 };
 
@@ -60,8 +62,8 @@ bool ag_session_is_ragged(const ag_session *s);
 /* Creates the state of the model's layers at position 0; NULL if none has one. */
 ag_status ag_session_make_state(const ag_session *s, ag_layer_state **out, ag_error *err);
 
-/* Rows of logits that are computed at a time: 8 MB for a vocabulary of 128k; 32 MB on devices that
- * choose tokens, because each group of rows costs a query. */
+/* Rows of logits that are computed at a time; 64 on devices that choose tokens, because each group
+ * costs a query. With a vocabulary of 128k tokens a row has 0.5 MB. */
 enum { AG_LOGIT_ROWS = 16, AG_LOGIT_ROWS_DEVICE = 64 };
 /* Returns the bytes of the rows, which all sessions of a model share. be NULL: on the host. */
 size_t ag_logit_rows_bytes(const ag_backend *be, const ag_model_info *info);

@@ -3,6 +3,7 @@
 #include "core/fail.h"
 #include "core/rollback.h"
 #include "session/session_impl.h"
+#include "text/sampler_top.h"
 
 /* ---- checks ---- */
 
@@ -161,8 +162,13 @@ static ag_status run_pass(const ag_step_item *items, size_t n, bool *has_logits,
 
 /* ---- step ---- */
 
+static void save_samplers(const ag_step_item *items, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (items[i].sampler) items[i].session->random_before = ag_sampler_random(items[i].sampler);
+}
+
 /* Truncates the sessions to their position before the step. Their logits are lost, and announced
- * prompts end. */
+ * prompts end. Samplers of LAST, which accept nothing in a step, forget that they chose. */
 static void restore_sessions(const ag_step_item *items, size_t n) {
     for (size_t i = 0; i < n; i++) {
         ag_session *s = items[i].session;
@@ -172,6 +178,8 @@ static void restore_sessions(const ag_step_item *items, size_t n) {
         ag_cache_manager_truncate(s->manager, s->position);
         s->logits.location = AG_LOGITS_ABSENT;
         s->prompt_remaining = 0;
+        if (items[i].sampler && items[i].logits == AG_LOGITS_LAST)
+            ag_sampler_set_random(items[i].sampler, s->random_before);
     }
 }
 
@@ -210,6 +218,7 @@ static ag_status check_step(const ag_step_item *items, size_t n, ag_error *err) 
 ag_status ag_session_step(const ag_step_item items[], size_t n, ag_error *err) {
     bool computed = false;
     AG_TRY(check_step(items, n, err));
+    save_samplers(items, n);
     ag_status st = run_pass(items, n, &computed, err);
     if (st == AG_OK) st = ag_step_deliver_hidden(items, n, err);
     if (st == AG_OK) st = ag_step_deliver_logits(items, n, computed, err);

@@ -373,6 +373,10 @@ static bool add_once(int32_t *ids, size_t max, size_t *n, int32_t id) {
     return true;
 }
 
+ag_random ag_sampler_random(const ag_sampler *s) { return s->random; }
+
+void ag_sampler_set_random(ag_sampler *s, ag_random random) { s->random = random; }
+
 /* Each changed logit can displace at most one of the best, so n_ids more are needed. */
 bool ag_sampler_top_k(const ag_sampler *s, int32_t *ids, size_t max_ids, size_t *n_ids,
                       size_t max_k, size_t *k) {

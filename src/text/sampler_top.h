@@ -4,6 +4,8 @@
 #ifndef AG_TEXT_SAMPLER_TOP_H
 #define AG_TEXT_SAMPLER_TOP_H
 
+#include "text/random.h"
+
 #include <antigravity/sampler.h>
 #include <stdbool.h>
 
@@ -27,5 +29,9 @@ typedef struct ag_top_logits {
 /* *id: -1 if the filter does not permit the sampled token, so that the entire row is needed. */
 ag_status ag_sampler_sample_top(ag_sampler *s, const ag_top_logits *top, int32_t *id,
                                 ag_error *err);
+
+/* Return and set the state of the random sequence, to undo choices that were not accepted. */
+ag_random ag_sampler_random(const ag_sampler *s);
+void ag_sampler_set_random(ag_sampler *s, ag_random random);
 
 #endif

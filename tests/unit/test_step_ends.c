@@ -117,6 +117,35 @@ static void failed_step_changes_no_session(void **state) {
     ag_session_destroy(foreign);
 }
 
+/* The first item's token is chosen before the second item ends the step. */
+static void failed_step_restores_samplers(void **state) {
+    (void)state;
+    const size_t first = 0;
+    int32_t chosen[2];
+    ag_error err;
+    use(0);
+    for (int i = 0; i < 2; i++) {
+        ag_sampler_params p = ag_sampler_defaults();
+        ag_sampler *sampler;
+        rig r = make_rig();
+        p.temperature = 50; /* nearly uniform: each random number is another token */
+        p.top_p = 1;
+        p.top_k = 0;
+        p.seed = 9;
+        must(ag_sampler_create(&p, (int32_t)n_vocab, &sampler, &err), &err);
+        ag_step_item items[] = {r.items[0], r.items[1]};
+        items[0].sampler = r.items[0].sampler = sampler;
+        items[0].chosen = r.items[0].chosen = &chosen[i];
+        items[1].row = refuse_row;
+        items[1].row_user = (void *)(uintptr_t)&first;
+        if (i) fails(&r, items, AG_CANCELLED, "cancelled at token 0");
+        must(ag_session_step(r.items, 2, &err), &err);
+        drop_rig(&r);
+        ag_sampler_destroy(sampler);
+    }
+    assert_int_equal(chosen[0], chosen[1]);
+}
+
 static void full_session_fails_the_step(void **state) {
     (void)state;
     int32_t ids[MAX_SEQ];
@@ -220,6 +249,7 @@ int main(int argc, char **argv) {
     if (unfit) return unfit;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(failed_step_changes_no_session),
+        cmocka_unit_test(failed_step_restores_samplers),
         cmocka_unit_test(full_session_fails_the_step),
         cmocka_unit_test(any_session_cancels_a_step),
         cmocka_unit_test(callback_cancels_a_step_of_several_sessions),
