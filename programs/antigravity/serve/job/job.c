@@ -86,11 +86,23 @@ static size_t context_length(const serve_job *job) {
 
 /* Names the error so that clients shorten the conversation. OpenAI's clients check the code,
  * llama.cpp's the type. */
-static void set_context_error(const serve_job *job, serve_error *e) {
+static bool reject_length(size_t n_prompt, size_t n_context, serve_error *e) {
+    reject_request(e, 400, NULL, "the prompt is too long: %zu tokens, the context holds %zu",
+                   n_prompt, n_context);
     e->type = "exceed_context_size_error";
     e->code = "context_length_exceeded";
-    e->n_prompt = job->n_too_long;
-    e->n_context = context_length(job);
+    e->n_prompt = n_prompt;
+    e->n_context = n_context;
+    return false;
+}
+
+bool job_check_lengths(const serve_job *job, serve_error *e) {
+    const ag_eviction_params *eviction = &job->params.session.eviction;
+    const size_t max = context_length(job);
+    if (eviction->policy || eviction->memory.threshold_bytes) return true;
+    for (size_t i = 0; i < job->n_prompts; i++)
+        if (job->prompts[i].ids.n > max) return reject_length(job->prompts[i].ids.n, max, e);
+    return true;
 }
 
 bool job_may_unload(const serve_job *job) {
@@ -138,8 +150,7 @@ static void finish_job(serve_job *job) {
         return;
     }
     reject_status(&e, &job->error);
-    if (job->n_too_long) set_context_error(job, &e);
-    if (!job->has_begun && !job->n_too_long) job_set_load_error(job, job->swap_wait_s, &e);
+    if (!job->has_begun) job_set_load_error(job, job->swap_wait_s, &e);
     if (job->status == AG_CANCELLED && http->server->n_stops)
         reject_request(&e, 503, NULL, "the server is shutting down");
     else if (job->status == AG_CANCELLED) reject_request(&e, 504, NULL, "the request timed out");
@@ -333,7 +344,6 @@ static bool submit(serve_job *job, job_prompt *p) {
     }
     p->is_running = false;
     job->n_ended++;
-    if (st == AG_LIMIT && p->ids.n > context_length(job)) job->n_too_long = p->ids.n;
     record_failure(job, st, &err);
     http_request_release(job->http);
     return false;

@@ -64,7 +64,6 @@ struct serve_job {
     answer_reader *readers; /* [n_answers] */
     bool is_listed, has_begun, is_streaming, is_over, is_cancelled;
     double swap_wait_s; /* positive: the model may be loaded after this time */
-    size_t n_too_long;  /* tokens of a prompt that exceeds the context, or 0 */
     double last_write;  /* time of the last write to the stream */
     ag_error error;     /* the first error of a prompt */
     ag_status status;
@@ -83,6 +82,9 @@ void job_free_answers(serve_job *job);
 /* job_settings.c: fills job->params, except for the prompt. constrained: the constraint ends the
  * answer, so the template's stop strings do not apply. */
 bool job_apply_settings(serve_job *job, bool constrained, serve_error *e);
+/* Fails if a prompt exceeds the context and no policy or memory threshold evicts. The settings are
+ * applied. */
+bool job_check_lengths(const serve_job *job, serve_error *e);
 
 /* Returns whether the client may set its keep_alive: one that is no admin may only lengthen the
  * time, because others use the model too. */

@@ -487,11 +487,11 @@ static bool prepare_job(serve_job *job, serve_error *e) {
         if (constrained && job->n_prompts > JOB_PROMPTS_AT_ONCE)
             ok = reject_field(e, "prompt", "too many prompts with a constraint: %zu; at most %d",
                               job->n_prompts, JOB_PROMPTS_AT_ONCE);
+        if (ok && r->kind == SERVE_CHAT) ok = check_prompt(job, e);
+        ok = ok && job_apply_settings(job, constrained, e) && job_check_lengths(job, e);
         for (size_t i = 0; ok && constrained && i < job->n_prompts; i++)
             ok = compile_constraint(job, &required_call, &job->prompts[i].constraint, e);
-        if (ok && r->kind == SERVE_CHAT)
-            ok = constrain_optional_calls(job, e) && check_prompt(job, e);
-        ok = ok && job_apply_settings(job, constrained, e);
+        if (ok && r->kind == SERVE_CHAT) ok = constrain_optional_calls(job, e);
         if (ok) add_headers(job);
     }
     ag_text_free(&required_call);
