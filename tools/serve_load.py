@@ -386,9 +386,6 @@ def connections(args):
         server.stop()
 
 
-# ---- memory ----
-
-
 # ---- tools ----
 
 
@@ -420,11 +417,11 @@ def first_token(port, how, chat):
     return post(port, "/completion", {"prompt": prompt, "n_predict": 1, "temperature": 0})[1]
 
 
-def time_ways(args, ways, name, rounds):
-    """Returns the times of each way. The ways take turns. With new tools each request has another first message."""
+def time_alternatives(args, alternatives, name, rounds):
+    """Returns the times of each alternative. They take turns. With new tools each request has another first message."""
     times = {how: [] for how in ways}
     for i in range(rounds):
-        for how in ways:
+        for how in alternatives:
             nonce = f"Session {i} {how}." if name == "new" else "Session 0 None."
             messages = [{"role": "system", "content": nonce}, {"role": "user", "content": text_of((name, i, how), 12)}]
             chat = {"model": args.names[-1], "messages": messages, "tools": [tool(k) for k in range(args.tools)]}
@@ -433,13 +430,13 @@ def time_ways(args, ways, name, rounds):
 
 
 def tools(args):
-    ways, ok = (None, "auto", "required"), True
+    alternatives, ok = (None, "auto", "required"), True
     server = start_ours(args)
     try:
         for name, rounds in (("new", args.rounds), ("cached", 4 * args.rounds)):
-            times = time_ways(args, ways, name, rounds)
+            times = time_alternatives(args, alternatives, name, rounds)
             plain = percentile(times[None], 0.5)
-            for how in ways[1:]:
+            for how in alternatives[1:]:
                 seconds = percentile(times[how], 0.5)
                 ok = ok and seconds <= 1.3 * plain
                 print(f"{args.tools} tools, {name}, tool_choice {how}: first token {1000 * seconds:.0f} ms, "
@@ -447,6 +444,9 @@ def tools(args):
     finally:
         server.stop()
     return 0 if ok else 1
+
+
+# ---- memory ----
 
 
 def occupied(pid):

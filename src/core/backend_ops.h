@@ -107,8 +107,8 @@ typedef struct ag_backend_ops {
                         size_t n);
     ag_status (*kv_write)(ag_backend *b, const ag_attention_seq *seqs, size_t n_seqs,
                           const ag_tensor *k, const ag_tensor *v);
-    /* optional; NULL: the caller rotates first. Rotates q in place, and k as it is written; k may
-     * remain as it is */
+    /* optional; NULL: the caller rotates first. Rotates q in place, and k as it is written; the
+     * rows of k are undefined afterwards */
     ag_status (*rope_kv_write)(ag_backend *b, const ag_attention_seq *seqs, size_t n_seqs,
                                const ag_rotation *r, const ag_tensor *k, const ag_tensor *v);
     ag_status (*attention)(ag_backend *b, ag_tensor *out, const ag_tensor *q,

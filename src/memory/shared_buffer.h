@@ -5,7 +5,7 @@
 
 #include <antigravity/tensor.h>
 
-/* State that the buffers of a memory share: a count of their bytes, and mappings of weights.
+/* State of a memory that its buffers share: a count of their bytes, and mappings of weights.
  * Reference-counted: each buffer has a reference. */
 typedef struct ag_shared_pool ag_shared_pool;
 

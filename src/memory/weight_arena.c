@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 
 /* Weights from OWN_BYTES on have a mapping of their own. The first arena of a memory has
- * FIRST_BYTES and small pages: a small model would fill its last huge page to a part only. */
+ * FIRST_BYTES and small pages: a small model would fill only a part of its last huge page. */
 enum { ARENA_BYTES = 128 << 20, OWN_BYTES = 32 << 20, FIRST_BYTES = 8 << 20 };
 
 struct ag_weight_arena {
@@ -45,8 +45,9 @@ static ag_weight_arena *create(size_t bytes) {
     return arena;
 }
 
-/* Makes room for `bytes`, full pages. Returns false without memory or address space. */
-static bool make_room(ag_weight_arenas *all, size_t bytes) {
+/* Ensures that `current` has `bytes` free, a multiple of the page size. Returns false without
+ * memory or address space. */
+static bool ensure_space(ag_weight_arenas *all, size_t bytes) {
     if (all->current && all->current->bytes - all->current->used >= bytes) return true;
     const bool is_first = !all->has_arena && bytes <= FIRST_BYTES;
     ag_weight_arena *next = create(is_first ? FIRST_BYTES : ARENA_BYTES);
@@ -63,7 +64,7 @@ unsigned char *ag_weight_alloc(ag_weight_arenas *all, size_t bytes, ag_weight_ar
     const size_t page = ag_page_size(), rounded = (bytes + page - 1) / page * page;
     unsigned char *data = NULL;
     ag_mutex_lock(&all->mutex);
-    if (make_room(all, rounded)) {
+    if (ensure_space(all, rounded)) {
         ag_weight_arena *from = all->current;
         data = from->data + from->used;
         from->used += rounded;

@@ -30,7 +30,7 @@ typedef struct hub_faults {
     unsigned cuts;      /* how often */
     size_t pause_every; /* bytes between pauses of 1 ms; 0: no pauses */
     unsigned busy;      /* number of answers that are 503 */
-    unsigned silent;    /* number of requests that get no answer until their client leaves */
+    unsigned silent;    /* number of requests that get no answer until their client disconnects */
     bool no_length;     /* answers have no Content-Length */
     bool no_ranges;     /* ranges are ignored */
     bool unsatisfiable; /* ranges are answered by 416 */

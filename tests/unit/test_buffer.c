@@ -248,8 +248,8 @@ static ag_buffer *make_weights(ag_shared_pool *of, size_t bytes) {
     return buf;
 }
 
-/* A huge page can hold parts of two matrices only if these lie side by side. */
-static void weights_lie_side_by_side(void **state) {
+/* A huge page can hold parts of two matrices only if these are adjacent. */
+static void weights_are_adjacent(void **state) {
     (void)state;
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), n = (3 << 20) + 5;
     const size_t pages = (n + page - 1) / page * page;
@@ -345,7 +345,7 @@ int main(void) {
         cmocka_unit_test(discard_includes_the_last_page),
         cmocka_unit_test(maps_files_read_only),
         cmocka_unit_test(rejects_mapping_of_non_files),
-        cmocka_unit_test(weights_lie_side_by_side),
+        cmocka_unit_test(weights_are_adjacent),
         cmocka_unit_test(weights_do_without_an_arena),
         cmocka_unit_test(released_weights_return_their_pages),
         cmocka_unit_test(recovers_from_any_failed_allocation),

@@ -64,12 +64,13 @@ static void compare(ag_backend *be, const gated_case *c, ag_gate_kind kind) {
         y[i] = guarded_make(&run, AG_F32, ag_shape_2d(c->m, c->n_rows), 0, DATA_PLAIN);
     assert_false(run.out_of_memory);
     const ag_tensor *const weights[] = {&w[0].w, &w[1].w};
-    ag_tensor *const gated[] = {&y[0].t, &y[1].t}, *const apart[] = {&y[2].t, &y[3].t};
+    ag_tensor *const gated[] = {&y[0].t, &y[1].t}, *const separate[] = {&y[2].t, &y[3].t};
     assert_int_equal(ag_matmul_gated(be, kind, gated, &x.t, weights), AG_OK);
-    assert_int_equal(ag_matmul_group(be, apart, &x.t, weights, 2), AG_OK);
+    assert_int_equal(ag_matmul_group(be, separate, &x.t, weights, 2), AG_OK);
     const bool is_silu = kind == AG_GATE_SILU;
-    assert_int_equal((is_silu ? ag_silu_mul : ag_gelu_mul)(be, apart[0], apart[1]), AG_OK);
-    if (memcmp(ag_tensor_data(gated[0]), ag_tensor_data(apart[0]), ag_tensor_bytes(apart[0]))) {
+    assert_int_equal((is_silu ? ag_silu_mul : ag_gelu_mul)(be, separate[0], separate[1]), AG_OK);
+    if (memcmp(ag_tensor_data(gated[0]), ag_tensor_data(separate[0]),
+               ag_tensor_bytes(separate[0]))) {
         fail_msg("%s: %s and %s, %zu rows by %zu, differ", ag_backend_describe(be),
                  ag_dtype_name(c->types[0]), ag_dtype_name(c->types[1]), c->m, c->n_rows);
     }

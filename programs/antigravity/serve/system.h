@@ -50,8 +50,8 @@ void *system_remap_pages(void *pages, size_t old_bytes, size_t bytes);
 void system_unmap_pages(void *pages, size_t bytes);
 
 /* Configures malloc() so that freed memory returns to the system: few heaps, and separate mappings
- * for large blocks. Blocks are merged when they are freed, not many at a time while other threads
- * wait. */
+ * for large blocks. No fastbins: free() merges each block at once. Otherwise one free() merges
+ * thousands of them while the heap is locked. */
 void system_limit_heap(void);
 
 /* Runs this program with these arguments, which end with NULL. variable: "NAME=VALUE", set in its

@@ -54,8 +54,7 @@ account *account_enter(account *a);
 account_failure account_reserve(account *a, size_t bytes);
 /* Returns the bytes of its blocks, headers included. */
 size_t account_bytes(account *a);
-/* Returns whether freeing the account's blocks, or returning their pages to the system, may take
- * more than 1 ms. */
+/* Returns whether the account has more than 256 KiB, which take long to free. */
 bool account_is_large(account *a);
 
 /* Enters the account for work that may take long. Allocations fail and the library is interrupted
