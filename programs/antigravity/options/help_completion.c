@@ -75,6 +75,20 @@ static void print_command_names(const command_line *line) {
     }
 }
 
+/* Calls `write` for each alias of a command. */
+static void each_alias(const command_line *line, void (*write)(const char *alias, const char *of)) {
+    const char *of = "";
+    for (const struct command *c = line->commands; c && c->name; c++) {
+        if (c->summary) of = c->name;
+        else write(c->name, of);
+    }
+}
+
+/* Writes a case of bash and zsh that replaces an alias before the cursor by its command. */
+static void shell_alias(const char *alias, const char *of) {
+    printf("    '%s '*) line=\"%s ${line#* }\" ;;\n", alias, of);
+}
+
 /* ---- bash ---- */
 
 static void bash_names(const option_def *def) {
@@ -106,7 +120,7 @@ static void bash_portion(const command_line *line, const char *name) {
 }
 
 static void write_bash(const command_line *line, const char *name) {
-    if (!*name)
+    if (!*name) {
         printf("# Completion of antigravity %s for bash, from 'antigravity --help=bash'.\n"
                "_antigravity() {\n"
                "    local IFS=$' \\t\\n' word=${COMP_WORDS[COMP_CWORD]} words files\n"
@@ -117,8 +131,12 @@ static void write_bash(const command_line *line, const char *name) {
                "    elif [ \"$previous\" = = ]; then\n"
                "        previous=${COMP_WORDS[COMP_CWORD - 2]}\n"
                "    fi\n"
-               "    case \"${COMP_WORDS[*]:1:COMP_CWORD - 1} \" in\n",
+               "    local line=\"${COMP_WORDS[*]:1:COMP_CWORD - 1} \"\n"
+               "    case $line in\n",
                ag_version());
+        each_alias(line, shell_alias);
+        fputs("    esac\n    case $line in\n", stdout);
+    }
     write_portions(line, "bash");
     bash_portion(line, name);
     if (!*name)
@@ -183,13 +201,17 @@ static void zsh_portion(const command_line *line, const char *name) {
 }
 
 static void write_zsh(const command_line *line, const char *name) {
-    if (!*name)
+    if (!*name) {
         printf("#compdef antigravity\n"
                "# Completion of antigravity %s for zsh, from 'antigravity --help=zsh'.\n"
                "_antigravity() {\n"
                "    local -a list\n"
-               "    case \"${(j: :)words[2,CURRENT-1]} \" in\n",
+               "    local line=\"${(j: :)words[2,CURRENT-1]} \"\n"
+               "    case $line in\n",
                ag_version());
+        each_alias(line, shell_alias);
+        fputs("    esac\n    case $line in\n", stdout);
+    }
     write_portions(line, "zsh");
     zsh_portion(line, name);
     if (!*name) fputs("    esac\n}\n_antigravity \"$@\"\n", stdout);
@@ -213,22 +235,35 @@ static void fish_row(const option_def *def) {
     fputs("'\n", stdout);
 }
 
+static void fish_alias(const char *alias, const char *of) {
+    printf("    test \"$words[2]\" = %s; and set words[2] %s\n", alias, of);
+}
+
+/* Starts a function that has the words before the cursor, with commands in place of aliases. */
+static void begin_fish_function(const command_line *line, const char *name) {
+    printf("function %s\n"
+           "    set -l words (commandline -opc)\n",
+           name);
+    each_alias(line, fish_alias);
+}
+
 static void write_fish(const command_line *line, const char *name) {
-    if (!*name)
+    if (!*name) {
         printf("# Completion of antigravity %s for fish, from 'antigravity --help=fish'.\n"
-               "# True after the words of a command; __antigravity_at: directly after them.\n"
-               "function __antigravity_in\n"
-               "    set -l words (commandline -opc)\n"
-               "    set -l n (math (count $argv) + 1)\n"
-               "    test (count $words) -ge $n; and test \"$words[2..$n]\" = \"$argv\"\n"
-               "end\n"
-               "function __antigravity_at\n"
-               "    set -l words (commandline -opc)\n"
-               "    test \"$words[2..-1]\" = \"$argv\"\n"
-               "end\n"
-               "complete -c antigravity -s h -l help -d 'show this help'\n"
-               "complete -c antigravity -s V -l version -d 'show the version'\n",
+               "# True after the words of a command; __antigravity_at: directly after them.\n",
                ag_version());
+        begin_fish_function(line, "__antigravity_in");
+        fputs("    set -l n (math (count $argv) + 1)\n"
+              "    test (count $words) -ge $n; and test \"$words[2..$n]\" = \"$argv\"\n"
+              "end\n",
+              stdout);
+        begin_fish_function(line, "__antigravity_at");
+        fputs("    test \"$words[2..-1]\" = \"$argv\"\n"
+              "end\n"
+              "complete -c antigravity -s h -l help -d 'show this help'\n"
+              "complete -c antigravity -s V -l version -d 'show the version'\n",
+              stdout);
+    }
     for (const struct command *c = line->commands; c && c->name; c++) {
         if (!c->summary) continue;
         printf("complete -c antigravity -n '__antigravity_at %s' -a %s -d '", name, c->name);
