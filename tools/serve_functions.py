@@ -7,8 +7,7 @@
 URL: a server with OpenAI's /v1/chat/completions. NAME: its model. Each setting is a JSON object whose members are added to the
 requests. A function is asked for once with each seed, by --clients requests at a time; settings take turns, so that a change of
 the machine's load meets all of them. The answer's first block of code, or the answer, runs with the tests of the function in a
-process of its own: without network name or files to write, with at most 5 s of processor time and 512 MiB of addresses. It
-counts if every test holds.
+process of its own, with at most 5 s of processor time, 512 MiB of addresses and empty files. It counts if every test holds.
 
 Prints one JSON object for each setting: functions, answers, right ones, their percentage, the standard error of that
 percentage over seeds, and answers that the limit of tokens ended. Exit status: 1 if a request failed."""

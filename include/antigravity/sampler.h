@@ -32,13 +32,13 @@ AG_API void ag_dry_breakers_destroy(ag_dry_breakers *b);
 enum { AG_SAMPLER_MAX_WINDOW = 1 << 20 }; /* largest repetition_window and dry_window */
 
 /* Sampling parameters, applied in this order, which is that of llama.cpp. The comments state the
- * defaults of ag_sampler_defaults(). All steps before the temperature compare probabilities at
- * temperature 1, among the tokens that remain. */
+ * defaults of ag_sampler_defaults(), which are llama.cpp's too. All steps before the temperature
+ * compare probabilities at temperature 1, among the tokens that remain. */
 typedef struct ag_sampler_params {
     const ag_logit_bias *logit_bias; /* copied at creation */
     size_t n_logit_bias;
-    /* Default 1.1; 1: off. Divides positive logits of recent tokens by it and multiplies negative
-     * ones, once for each distinct token. */
+    /* Default 1: off. Divides positive logits of recent tokens by it and multiplies negative ones,
+     * once for each distinct token. */
     float repetition_penalty;
     uint32_t repetition_window; /* newest tokens, including the prompt; 64 */
     float presence_penalty;     /* 0; subtracted once if the token is in the window */
@@ -53,8 +53,8 @@ typedef struct ag_sampler_params {
     float top_n_sigma; /* 0: off; retains logits >= the largest - N standard deviations of all */
     uint32_t top_k;    /* 40; 0: off */
     float typical_p;   /* 1 or 0: off; retains the nearest to the entropy, until they exceed this */
-    float top_p;       /* 0.9; 1: off; retains the best, until they reach this */
-    float min_p;       /* 0: off; retains p >= min_p * (largest p) */
+    float top_p;       /* 0.95; 1: off; retains the best, until they reach this */
+    float min_p;       /* 0.05; 0: off; retains p >= min_p * (largest p) */
     /* XTC: with this probability removes all tokens of at least the threshold but the least
      * probable of them. */
     float xtc_probability;  /* 0: off */

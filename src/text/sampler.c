@@ -31,14 +31,15 @@ struct ag_sampler {
 
 ag_sampler_params ag_sampler_defaults(void) {
     return (ag_sampler_params){
-        .repetition_penalty = 1.1f,
+        .repetition_penalty = 1,
         .repetition_window = 64,
         .dry_base = 1.75f,
         .dry_allowed_length = 2,
         .dry_window = 1024,
         .top_k = 40,
         .typical_p = 1,
-        .top_p = 0.9f,
+        .top_p = 0.95f,
+        .min_p = 0.05f,
         .xtc_threshold = 0.1f,
         .temperature = 0.8f,
         .dynamic_exponent = 1,

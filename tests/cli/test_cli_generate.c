@@ -71,20 +71,22 @@ static double setting_of(const cli_result *r, const char *name) {
     return value;
 }
 
-static void temperature_0_has_no_default_penalty(void **state) {
+/* Compares the defaults with those of llama.cpp. */
+static void sampling_has_documented_defaults(void **state) {
     (void)state;
-#define PENALTY(...) \
-    CLI("generate", "-m", TINY, "--prompt-ids", "1", "-n", "1", "--json", __VA_ARGS__)
-    cli_result drawn = PENALTY("--temperature", "0.7"), greedy = PENALTY("--temperature", "0");
-    cli_result asked = PENALTY("--temperature", "0", "--repetition-penalty", "1.3");
-    assert_float_equal(setting_of(&drawn, "repetition_penalty"), 1.1, 1e-6);
-    assert_float_equal(setting_of(&greedy, "repetition_penalty"), 1, 0);
-    assert_float_equal(setting_of(&greedy, "presence_penalty"), 0, 0);
-    assert_float_equal(setting_of(&greedy, "frequency_penalty"), 0, 0);
-    assert_float_equal(setting_of(&asked, "repetition_penalty"), 1.3, 1e-6);
-    cli_free(&drawn);
-    cli_free(&greedy);
-    cli_free(&asked);
+    static const struct {
+        const char *name;
+        double value;
+    } all[] = {
+        {"temperature", 0.8},      {"top_k", 40},
+        {"top_p", 0.95},           {"min_p", 0.05},
+        {"repetition_penalty", 1}, {"presence_penalty", 0},
+        {"frequency_penalty", 0},
+    };
+    cli_result r = CLI("generate", "-m", TINY, "--prompt-ids", "1", "-n", "1", "--json");
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        assert_float_equal(setting_of(&r, all[i].name), all[i].value, 1e-6);
+    cli_free(&r);
 }
 
 static void quiet_prints_only_text(void **state) {
@@ -239,7 +241,7 @@ static void prints_one_json_object(void **state) {
     assert_true(json_is_false(part_of(settings, "k_rotated")));
     assert_string_equal(text_of(settings, "backend"), "cpu");
     assert_int_equal(number_in(root, "settings", "threads"), 2);
-    assert_true(number_in(root, "settings", "top_p") == 0.9);
+    assert_true(number_in(root, "settings", "top_p") == 0.95);
     assert_int_equal(json_array_size(part_of(settings, "stop")), 1);
     assert_int_equal(json_array_size(part_of(settings, "logit_bias")), 1);
     assert_true(number_in(root, "timings", "load_s") > 0);
@@ -431,7 +433,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bundled_model_continues_prompt),
         cmocka_unit_test(greedy_text_equals_reference),
-        cmocka_unit_test(temperature_0_has_no_default_penalty),
+        cmocka_unit_test(sampling_has_documented_defaults),
         cmocka_unit_test(quiet_prints_only_text),
         cmocka_unit_test(verbose_describes_backend),
         cmocka_unit_test(reports_evictions_of_prompt_longer_than_cache),

@@ -112,7 +112,8 @@ static void ends_the_answer_after_one_call(void **state) {
 static void several_answers_obey(void **state) {
     size_t n = 0;
     (void)state;
-    json_t *v = chat(",\"max_tokens\":120,\"n\":4,\"temperature\":1,\"seed\":7");
+    json_t *v = chat(",\"max_tokens\":120,\"n\":4,\"temperature\":1,\"seed\":7,"
+                     "\"top_p\":0.9,\"repetition_penalty\":1.1");
     for (size_t i = 0; i < 4; i++) n += check_choice(json_array_get(json_at(v, "choices"), i));
     assert_true(n > 1);
     json_decref(v);

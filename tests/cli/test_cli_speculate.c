@@ -51,7 +51,7 @@ static void drafts_keep_sampled_text(void **state) {
     (void)state;
 #define SAMPLED(how)                                                                         \
     CLI("generate", QUICK, "-p", STORY, "-n", "60", "--seed", "3", "-q", "--speculate", how, \
-        "--stop", "zzz")
+        "--stop", "zzz", "--repetition-penalty", "1.1")
     cli_result plain = SAMPLED("off"), drafted = SAMPLED("always"), usual = SAMPLED("auto");
     assert_code(&plain, 0);
     assert_true(plain.n_out > 50);

@@ -104,6 +104,7 @@ static void requires_the_full_row_when_few_do_not_suffice(void **state) {
     int32_t ids[MAX_IDS];
     size_t n_ids, k;
     ag_sampler *s;
+    p.repetition_penalty = 1.1f;
     p.repetition_window = 200;
     for (int i = 0; i < 3; i++) {
         p.top_k = i == 0 ? 0 : i == 1 ? MAX_K + 1 : 40;
@@ -116,11 +117,12 @@ static void requires_the_full_row_when_few_do_not_suffice(void **state) {
 
 static void rejects_rows_that_are_not_finite(void **state) {
     (void)state;
-    const ag_sampler_params p = ag_sampler_defaults();
+    ag_sampler_params p = ag_sampler_defaults();
     float row[N];
     ag_sampler *s;
     ag_error err;
     int32_t id;
+    p.repetition_penalty = 1.1f;
     assert_int_equal(ag_sampler_create(&p, N, &s, NULL), AG_OK);
     for (int i = 0; i < N; i++) row[i] = 0;
     assert_int_equal(sample_top(s, row, 17, &id, &err), AG_INVALID);

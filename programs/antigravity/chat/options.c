@@ -73,15 +73,13 @@ static chat_options defaults(const ag_sampler_params *model) {
     o.model.eviction.params.policy = ag_eviction_policy_find("turns");
     if (!model) return o;
     sampling_options *s = &o.sampling;
-    const ag_sampler_params library = ag_sampler_defaults();
     s->temperature = (double)model->temperature;
     s->top_k = model->top_k;
     s->top_p = (double)model->top_p;
     s->min_p = (double)model->min_p;
     s->presence_penalty = (double)model->presence_penalty;
     s->frequency_penalty = (double)model->frequency_penalty;
-    if (model->repetition_penalty != library.repetition_penalty)
-        s->repetition_penalty = (double)model->repetition_penalty;
+    s->repetition_penalty = (double)model->repetition_penalty;
     return o;
 }
 

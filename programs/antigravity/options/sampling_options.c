@@ -27,6 +27,7 @@ sampling_options sampling_options_defaults(void) {
         .xtc_threshold = (double)d.xtc_threshold,
         .presence_penalty = (double)d.presence_penalty,
         .frequency_penalty = (double)d.frequency_penalty,
+        .repetition_penalty = (double)d.repetition_penalty,
         .top_k = d.top_k,
         .repetition_window = d.repetition_window,
         .dry_multiplier = (double)d.dry_multiplier,
@@ -47,6 +48,7 @@ sampling_options sampling_options_unset(void) {
         .min_p = NAN,
         .xtc_probability = NAN,
         .xtc_threshold = NAN,
+        .repetition_penalty = NAN,
         .presence_penalty = NAN,
         .frequency_penalty = NAN,
         .dry_multiplier = NAN,
@@ -171,9 +173,8 @@ static const option_def defs[] = {
      .help = "exponent of the entropy"},
     {.name = "repetition-penalty",
      SETS_REAL("X", repetition_penalty, ABOVE_ZERO, 1000),
-     .no_default = true,
      .aliases = {"repeat-penalty"},
-     .help = "make recent tokens less likely; 1: off (default 1.1, at temperature 0: 1)"},
+     .help = "make recent tokens less likely; 1: off"},
     {.name = "repetition-window",
      SETS_I64("N", repetition_window, -1, INT32_MAX),
      .aliases = {"repeat-last-n"},
@@ -243,11 +244,6 @@ uint32_t sampling_window(int64_t n, uint32_t n_context) {
 
 ag_sampler_params sampling_params(sampling_options *o, uint32_t n_context) {
     if (!o->has_seed) o->seed = sampling_draw_seed();
-    if (!o->repetition_penalty) {
-        /* At temperature 0 only the logits decide; the other penalties are off by default. */
-        float default_penalty = ag_sampler_defaults().repetition_penalty;
-        o->repetition_penalty = o->temperature > 0 ? (double)default_penalty : 1;
-    }
     return (ag_sampler_params){
         .logit_bias = o->bias,
         .n_logit_bias = o->n_bias,

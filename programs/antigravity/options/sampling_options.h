@@ -12,8 +12,7 @@ enum { MAX_DRY_BREAKERS = 32, MAX_BREAKER_BYTES = 40 };
 typedef struct sampling_options {
     double temperature, dynamic_range, dynamic_exponent;
     double top_n_sigma, typical_p, top_p, min_p, xtc_probability, xtc_threshold;
-    double repetition_penalty; /* 0: not given; the default depends on the temperature */
-    double presence_penalty, frequency_penalty;
+    double repetition_penalty, presence_penalty, frequency_penalty;
     uint32_t top_k;
     int64_t repetition_window; /* -1: the entire context */
     double dry_multiplier, dry_base;
@@ -47,8 +46,8 @@ ag_status sampling_prepare(sampling_options *o, const ag_tokenizer *t, ag_error 
 extern const char *const sampling_usual_breakers[];
 enum { N_USUAL_BREAKERS = 4 };
 
-/* Returns the sampler parameters; they borrow o->bias and o->dry_breakers. Draws the seed and sets
- * the repetition penalty if they were not given. */
+/* Returns the sampler parameters; they borrow o->bias and o->dry_breakers. Draws the seed
+ * if it was not given. */
 ag_sampler_params sampling_params(sampling_options *o, uint32_t n_context);
 
 #endif

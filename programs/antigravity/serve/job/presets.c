@@ -108,7 +108,7 @@ static void fill_sampling(const sampling_options *from, serve_sampling *to) {
     fill_real(from->dry_base, &to->dry_base);
     fill_real(from->presence_penalty, &to->presence_penalty);
     fill_real(from->frequency_penalty, &to->frequency_penalty);
-    if (from->repetition_penalty != 0) fill_real(from->repetition_penalty, &to->repetition_penalty);
+    fill_real(from->repetition_penalty, &to->repetition_penalty);
     if (from->top_k != UINT32_MAX) fill_integer(from->top_k, &to->top_k);
     if (from->dry_allowed_length) fill_integer(from->dry_allowed_length, &to->dry_allowed_length);
     fill_integer(from->repetition_window, &to->repetition_window);
