@@ -332,6 +332,10 @@ typedef struct ag_generate_params {
      * verifies them; the session moves at the end of that step. */
     bool (*on_token)(void *user, int32_t id, const char *text, size_t len);
     void *on_token_user;
+    /* Called before every choice with i = 0 and the logits [n_vocab] that it is made from; may be
+     * NULL. Returns false to cancel. Drafts are not used then. */
+    ag_logits_fn on_logits;
+    void *on_logits_user;
     ag_progress_fn progress; /* progress of the prefill, in tokens; may be NULL */
     void *progress_user;
     ag_speculate speculate;

@@ -36,10 +36,26 @@ const char *ag_finish_detail(ag_finish f) {
 
 ag_generate_params ag_generate_defaults(void) { return (ag_generate_params){.max_tokens = 128}; }
 
-/* Chooses the first token from the prompt's logits, then runs steps until the generation ends. */
+/* Chooses the first token from the prompt's logits. */
+static ag_status choose_first(ag_generation *g, int32_t *id, ag_error *err) {
+    const ag_generate_params *p = g->params;
+    if (p->on_logits) {
+        AG_TRY(ag_session_fetch_logits(g->session, err));
+        if (!p->on_logits(p->on_logits_user, 0, g->session->logits.host))
+            return AG_FAIL(err, CANCELLED, "cancelled before the first choice");
+    }
+    return ag_session_choose(g->session, p->sampler, id, err);
+}
+
+/* Chooses the first token, then runs steps until the generation ends. */
 static ag_status decode_loop(ag_generation *g, double start, ag_error *err) {
     int32_t id;
-    AG_TRY(ag_session_choose(g->session, g->params->sampler, &id, err));
+    const ag_status chosen = choose_first(g, &id, err);
+    if (chosen == AG_CANCELLED) {
+        ag_generation_end(g, AG_FINISH_CANCELLED);
+        return AG_OK;
+    }
+    AG_TRY(chosen);
     AG_TRY(ag_generation_accept(g, id, ag_session_capacity_left(g->session), err));
     if (g->speculation) ag_speculation_push_chosen(g->speculation, id);
     const double first = ag_now_s();

@@ -47,7 +47,8 @@ ag_status ag_generation_begin_drafts(ag_generation *g, const int32_t *prompt, si
     const ag_generate_params *p = g->params;
     ag_session *s = g->session;
     const size_t rows = draft_limit(p) + 1;
-    if (p->speculate == AG_SPECULATE_OFF || ag_batch_invariant_rows(s->model->backend) < 2)
+    if (p->speculate == AG_SPECULATE_OFF || p->on_logits ||
+        ag_batch_invariant_rows(s->model->backend) < 2)
         return AG_OK;
     if (!s->speculation) {
         AG_TRY(ag_speculation_create(lookup_tokens(&s->params), s->state != NULL, &s->speculation,
@@ -82,6 +83,8 @@ static ag_status decode_one(ag_generation *g, int32_t *id, ag_error *err) {
         .n = 1,
         .phase = AG_PHASE_DECODE,
         .logits = AG_LOGITS_LAST,
+        .row = g->params->on_logits,
+        .row_user = g->params->on_logits_user,
         .sampler = g->params->sampler,
         .chosen = id,
     };

@@ -70,7 +70,7 @@ static setup defaults(const char *prompt) {
     return s;
 }
 
-static ag_status run(setup *u, seen *out) {
+static ag_status run_with(setup *u, seen *out, float repetition_penalty) {
     ag_session_params sp = ag_session_defaults();
     sp.max_seq_len = u->max_seq_len;
     ag_session *session;
@@ -78,6 +78,7 @@ static ag_status run(setup *u, seen *out) {
     ag_sampler_params smp = ag_sampler_defaults();
     smp.temperature = u->temperature;
     smp.seed = 7;
+    smp.repetition_penalty = repetition_penalty;
     must(ag_sampler_create(&smp, (int32_t)ag_model_get_info(model)->n_vocab, &u->p.sampler, &err));
     ag_ids ids = {0};
     must(ag_tokenizer_encode(tokenizer, u->prompt, strlen(u->prompt), AG_ENCODE_BOS, &ids, &err));
@@ -88,6 +89,10 @@ static ag_status run(setup *u, seen *out) {
     ag_sampler_destroy(u->p.sampler);
     ag_session_destroy(session);
     return st;
+}
+
+static ag_status run(setup *u, seen *out) {
+    return run_with(u, out, ag_sampler_defaults().repetition_penalty);
 }
 
 static void max_tokens_ends_the_text(void **state) {
@@ -105,6 +110,56 @@ static void max_tokens_ends_the_text(void **state) {
     must(ag_tokenizer_decode(tokenizer, s.ids, s.n_ids, false, &whole, &err));
     assert_string_equal(whole.data, s.text);
     ag_text_free(&whole);
+}
+
+/* The largest logit of each row that a greedy generation chose from, and its token. */
+typedef struct rows {
+    int32_t best[200];
+    size_t n, cancel_at; /* cancel_at: number of rows; 0: never */
+} rows;
+
+static bool note_row(void *user, size_t i, const float *logits) {
+    rows *r = user;
+    const size_t n_vocab = ag_model_get_info(model)->n_vocab;
+    size_t best = 0;
+    assert_int_equal(i, 0);
+    for (size_t k = 1; k < n_vocab; k++) best = logits[k] > logits[best] ? k : best;
+    r->best[r->n++] = (int32_t)best;
+    return r->n != r->cancel_at;
+}
+
+/* Drafts, which such a text gets otherwise, are not used. */
+static void logits_of_every_choice_are_shown(void **state) {
+    (void)state;
+    setup u = defaults("Once upon a time");
+    u.p.max_tokens = 200;
+    u.p.ignore_eos = true;
+    rows r = {.n = 0};
+    seen drafted = {0}, s = {0};
+    u.p.speculate = AG_SPECULATE_ALWAYS;
+    must(run_with(&u, &drafted, 1));
+    assert_true(drafted.stats.n_drafted > 0);
+    u.p.on_logits = note_row;
+    u.p.on_logits_user = &r;
+    must(run_with(&u, &s, 1));
+    assert_int_equal(s.stats.n_drafted, 0);
+    assert_string_equal(s.text, drafted.text);
+    assert_int_equal(r.n, s.n_ids);
+    assert_memory_equal(r.best, s.ids, s.n_ids * sizeof *s.ids);
+}
+
+static void callback_for_logits_cancels_generation(void **state) {
+    (void)state;
+    for (size_t n = 1; n <= 3; n++) {
+        setup u = defaults("Once upon a time");
+        rows r = {.cancel_at = n};
+        u.p.on_logits = note_row;
+        u.p.on_logits_user = &r;
+        seen s = {0};
+        must(run_with(&u, &s, 1));
+        assert_int_equal(s.stats.finish, AG_FINISH_CANCELLED);
+        assert_int_equal(s.n_ids, n - 1);
+    }
 }
 
 static void zero_max_tokens_only_prefills(void **state) {
@@ -277,6 +332,8 @@ static void equal_seeds_give_equal_texts(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(max_tokens_ends_the_text),
+        cmocka_unit_test(logits_of_every_choice_are_shown),
+        cmocka_unit_test(callback_for_logits_cancels_generation),
         cmocka_unit_test(zero_max_tokens_only_prefills),
         cmocka_unit_test(continues_from_the_logits_without_a_prompt),
         cmocka_unit_test(full_context_ends_the_text),
