@@ -29,12 +29,21 @@ from .errors import (
     ShapeError,
     UnsupportedError,
 )
-from .generation import Generation
+from .generation import Generation, TokenLogprob
 from .model import Model
+from .params import MemoryWatch, SessionParams, Spill
 from .policy import KeysHead, KeysLayer, Policy, SelectHead, SelectLayer, policy_names
 from .sampling import Sampling
-from .session import Scores, Session, SessionParams, StepItem, StepResult
-from .stats import EvictionStats, GenerationStats, MemoryUsage, ModelInfo
+from .session import Scores, Session, StepItem, StepResult
+from .stats import (
+    CompressionStats,
+    Eviction,
+    EvictionStats,
+    GenerationStats,
+    MemoryUsage,
+    ModelInfo,
+    SpillStats,
+)
 
 __version__ = _text_of(_lib.ag_version())
 
@@ -50,9 +59,11 @@ def memory_usage() -> MemoryUsage:
 __all__ = [
     "BusyError",
     "CancelledError",
+    "CompressionStats",
     "DTypeError",
     "DeviceError",
     "Error",
+    "Eviction",
     "EvictionStats",
     "ForkError",
     "FormatError",
@@ -64,6 +75,7 @@ __all__ = [
     "KeysLayer",
     "LimitError",
     "MemoryUsage",
+    "MemoryWatch",
     "Model",
     "ModelInfo",
     "NotFoundError",
@@ -78,8 +90,11 @@ __all__ = [
     "Session",
     "SessionParams",
     "ShapeError",
+    "Spill",
+    "SpillStats",
     "StepItem",
     "StepResult",
+    "TokenLogprob",
     "UnsupportedError",
     "memory_usage",
     "policy_names",

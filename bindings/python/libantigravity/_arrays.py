@@ -43,8 +43,22 @@ def row_writer(n_rows: int, n_columns: int) -> tuple[Floats, Any]:
     return rows, copy_row
 
 
+def log_probabilities(logits: Floats) -> Floats:
+    """Return the natural log-probabilities of all tokens, an array of its own."""
+    top = np.max(logits)
+    return logits - np.float32(top + np.log(np.exp(logits - top).sum(dtype=np.float64)))
+
+
+def largest(row: Floats, n: int) -> Any:
+    """Return the indices of the n largest elements, the largest first."""
+    if not n:
+        return row[:0]
+    best = np.argpartition(-row, n - 1)[:n]
+    return best[np.argsort(-row[best], kind="stable")]
+
+
 def log_probability(logits: Floats, token: int) -> tuple[float, bool]:
     """Return a token's natural log-probability and whether its logit is the largest."""
-    largest = logits.max()
+    largest = np.max(logits)
     total = np.exp(logits.astype(np.float64) - largest).sum()
     return float(logits[token] - largest - np.log(total)), bool(logits[token] == largest)

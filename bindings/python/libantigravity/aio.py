@@ -22,6 +22,7 @@ from .session import Session, StepItem, StepResult
 if TYPE_CHECKING:
     from ._arrays import Floats
     from .session import Scores
+    from .stats import CompressionStats
 
 T = TypeVar("T")
 
@@ -61,6 +62,9 @@ class AsyncSession:
 
     async def score(self, tokens: str | Sequence[int]) -> Scores:
         return await _in_thread(lambda: self.session.score(tokens))
+
+    async def compress(self, keep_ratio: float = 0.0, keep_tokens: int = 0, **options: Any) -> CompressionStats:
+        return await _in_thread(lambda: self.session.compress(keep_ratio, keep_tokens, **options))
 
     def generate(self, prompt: str | Sequence[int] = (), **options: Any) -> AsyncIterator[str]:
         return _iterate(lambda: self.session.generate(prompt, **options))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import constraints, errors
 from ._native import IdBuffer, TextBuffer, call, create, ffi, lib
-from .generation import Generation
+from .generation import Generation, TokenLogprob
 
 if TYPE_CHECKING:
     from .model import Model
@@ -50,7 +50,7 @@ class Conversation:
         if required is not None:
             self.constraint = self._require_call(model, required, ids)
         elif response_format and response_format.get("type") != "text":
-            self.constraint = constraints.from_format(model._vocabulary(), response_format)
+            self.constraint = constraints.from_format(model._vocabulary(), response_format, self._chat)
         elif tools and tool_choice != "none":
             self.constraint = self._constrain_calls(model)
         self.ids = ids.list()
@@ -152,12 +152,37 @@ def _delta_of(c: Any) -> dict[str, Any]:
     return {"tool_calls": [tool_call]}
 
 
+class LogprobObjects:
+    """Log-probabilities of a generation's tokens in OpenAI's shape, each token once."""
+
+    def __init__(self, model: Model, generation: Generation) -> None:
+        self._model, self._generation = model, generation
+        self._n_reported = 0
+
+    def _token(self, token: int, logprob: float) -> dict[str, Any]:
+        text = self._model.detokenize([token], special=True)
+        return {"token": text, "logprob": logprob, "bytes": list(text.encode())}
+
+    def _object(self, entry: TokenLogprob) -> dict[str, Any]:
+        top = [self._token(token, logprob) for token, logprob in entry.top]
+        return {**self._token(entry.token, entry.logprob), "top_logprobs": top}
+
+    def take(self) -> dict[str, Any] | None:
+        """Return the tokens since the last call; None if the call did not request any."""
+        if not self._generation.has_logprobs:
+            return None
+        entries = self._generation.logprobs[self._n_reported :]
+        self._n_reported += len(entries)
+        return {"content": [self._object(entry) for entry in entries], "refusal": None}
+
+
 class Answer:
     """The answer to a conversation."""
 
     def __init__(self, model: Model, conversation: Conversation, generation: Generation) -> None:
         self._conversation = conversation
         self._generation = generation
+        self._logprobs = LogprobObjects(model, generation)
         self._head = {
             "id": f"chatcmpl-{uuid.uuid4()}",
             "created": int(time.time()),
@@ -182,14 +207,17 @@ class Answer:
         choice = {
             "index": 0,
             "message": self._conversation.message(),
-            "logprobs": None,
+            "logprobs": self._logprobs.take(),
             "finish_reason": self._finish_reason(),
         }
         usage = {"prompt_tokens": n_prompt, "completion_tokens": n, "total_tokens": n_prompt + n}
         return {**self._head, "object": "chat.completion", "choices": [choice], "usage": usage}
 
     def _chunk(self, delta: dict[str, Any], finish_reason: str | None = None) -> Chunk:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+        logprobs = self._logprobs.take() if "role" not in delta else None
+        if logprobs and not logprobs["content"]:
+            logprobs = None  # of a later part of the same piece
+        choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
         return {**self._head, "object": "chat.completion.chunk", "choices": [choice]}
 
     def chunks(self) -> Iterator[Chunk]:

@@ -38,23 +38,31 @@ class Vocabulary:
             lib.ag_constraint_vocab_destroy,
         )
 
-    def constraint(self, kind: int, text: str = "", choices: list[str] | None = None) -> Any:
-        """Return an ag_constraint, which is destroyed with the returned object."""
+    def constraint(self, kind: int, text: str = "", choices: list[str] | None = None, chat: Any = None) -> Any:
+        """Return an ag_constraint, which is destroyed with the returned object.
+
+        chat: an ag_chat, whose answer may have other parts, such as reasoning, that stay free.
+        """
         params = make_params(kind)
         encoded = ffi.from_buffer("char[]", text.encode())
         params.text, params.len = encoded, len(text.encode())
         texts = [ffi.new("char[]", c.encode()) for c in choices or []]
         array = ffi.new("char *[]", texts)
         params.choices, params.n_choices = ffi.cast("const char *const *", array), len(texts)
-        return self.own(create(lib.ag_constraint_create, "ag_constraint", self.pointer, params))
+        made = ffi.NULL
+        if chat is not None:
+            made = create(lib.ag_chat_constrain_content, "ag_constraint", chat, self.pointer, params)
+        if made == ffi.NULL:
+            made = create(lib.ag_constraint_create, "ag_constraint", self.pointer, params)
+        return self.own(made)
 
     def own(self, constraint: Any) -> Any:
         """Return the constraint, destroyed before this vocabulary is."""
         return ffi.gc(constraint, lambda c, _=self.pointer: lib.ag_constraint_destroy(c))
 
 
-def from_format(vocabulary: Vocabulary, response_format: Format | None) -> Any:
-    """Return the constraint of a response format; None: the text is free.
+def from_format(vocabulary: Vocabulary, response_format: Format | None, chat: Any = None) -> Any:
+    """Return the constraint of a response format; None: the text is free. chat: as for Vocabulary.constraint().
 
     The formats are OpenAI's {"type": "text"}, {"type": "json_object"} (also with a "schema") and
     {"type": "json_schema", "json_schema": {"schema": ...}}, and {"type": "regex", "regex": ...},
@@ -68,15 +76,15 @@ def from_format(vocabulary: Vocabulary, response_format: Format | None) -> Any:
         if kind == "json_object":
             schema = response_format.get("schema")
         if schema is not None:
-            return vocabulary.constraint(lib.AG_CONSTRAINT_JSON_SCHEMA, json.dumps(schema))
+            return vocabulary.constraint(lib.AG_CONSTRAINT_JSON_SCHEMA, json.dumps(schema), chat=chat)
         if kind == "json_object":
-            return vocabulary.constraint(lib.AG_CONSTRAINT_JSON_OBJECT)
+            return vocabulary.constraint(lib.AG_CONSTRAINT_JSON_OBJECT, chat=chat)
         if kind == "regex":
-            return vocabulary.constraint(lib.AG_CONSTRAINT_REGEX, response_format["regex"])
+            return vocabulary.constraint(lib.AG_CONSTRAINT_REGEX, response_format["regex"], chat=chat)
         if kind == "grammar":
-            return vocabulary.constraint(lib.AG_CONSTRAINT_GRAMMAR, response_format["grammar"])
+            return vocabulary.constraint(lib.AG_CONSTRAINT_GRAMMAR, response_format["grammar"], chat=chat)
         if kind == "choices":
-            return vocabulary.constraint(lib.AG_CONSTRAINT_CHOICES, choices=list(response_format["choices"]))
+            return vocabulary.constraint(lib.AG_CONSTRAINT_CHOICES, choices=list(response_format["choices"]), chat=chat)
     except KeyError as e:
         raise errors.InvalidError(f"response_format of type '{kind}': {e} is missing") from None
     raise errors.InvalidError(f"response_format has the type '{kind}', which does not exist")

@@ -6,9 +6,9 @@ from __future__ import annotations
 import codecs
 import queue
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import stats
+from . import errors, stats
 from ._engine import Handle
 from ._native import call, ffi, ids_array, lib
 
@@ -16,6 +16,39 @@ if TYPE_CHECKING:
     from .session import Session
 
 Prepare = Callable[[Any], Sequence[int]]  # gets the ag_session
+MAX_LOGPROBS = 20
+
+
+class TokenLogprob(NamedTuple):
+    """A chosen token and its probability among all tokens, before sampling changes it."""
+
+    token: int
+    logprob: float  # natural logarithm
+    top: tuple[tuple[int, float], ...]  # the most likely tokens and theirs, the likeliest first
+
+
+class _Scorer:
+    """Log-probabilities of the tokens of a generation. Used on the engine's thread."""
+
+    def __init__(self, n_top: int, n_vocab: int) -> None:
+        if not 0 <= n_top <= MAX_LOGPROBS:
+            raise errors.InvalidError(f"logprobs is {n_top}: it must be from 0 to {MAX_LOGPROBS}")
+        self.n_top = n_top
+        self.tokens: list[TokenLogprob] = []
+        self._n_vocab = n_vocab
+        self._row: Any = None  # log-probabilities [n_vocab] of the next choice
+
+    def read(self, logits: Any) -> None:
+        from . import _arrays
+
+        self._row = _arrays.log_probabilities(_arrays.view(logits, (self._n_vocab,)))
+
+    def choose(self, token: int) -> None:
+        from . import _arrays
+
+        best = _arrays.largest(self._row, self.n_top)
+        top = tuple((int(i), float(self._row[i])) for i in best)
+        self.tokens.append(TokenLogprob(token, float(self._row[token]), top))
 
 
 class Request:
@@ -32,6 +65,7 @@ class Request:
         ignore_eos: bool = False,
         keep_special: bool = False,
         keep_alive: Sequence[Any] = (),
+        logprobs: int | None = None,
     ) -> None:
         self.session = session
         self.prompt = prompt  # runs on the engine's thread before the generation
@@ -41,11 +75,12 @@ class Request:
         self.ignore_eos = ignore_eos
         self.keep_special = keep_special
         self.keep_alive = keep_alive
+        self.scorer = None if logprobs is None else _Scorer(logprobs, session._model.info.n_vocab)
 
 
 def _generate(request: Request, handle: Handle, out: queue.SimpleQueue[Any], ids: list[int]) -> stats.GenerationStats:
     """Run a generation on the engine's thread."""
-    session = request.session
+    session, scorer = request.session, request.scorer
     result = ffi.new("ag_generate_stats *")
     params = ffi.new("ag_generate_params *")
     params[0] = lib.ag_generate_defaults()
@@ -54,7 +89,14 @@ def _generate(request: Request, handle: Handle, out: queue.SimpleQueue[Any], ids
     def on_token(_user: Any, token: int, text: Any, n: int) -> bool:
         if token >= 0:
             ids.append(token)
-        out.put(bytes(ffi.buffer(text, n)) if n else b"")
+            if scorer:
+                scorer.choose(token)
+        out.put((bytes(ffi.buffer(text, n)) if n else b"", len(scorer.tokens) if scorer else 0))
+        return True
+
+    @ffi.callback("bool(void *, size_t, const float *)", error=False)
+    def on_logits(_user: Any, _i: int, logits: Any) -> bool:
+        scorer.read(logits)  # type: ignore[union-attr]
         return True
 
     stops = ffi.new("char *[]", request.stop)
@@ -64,6 +106,8 @@ def _generate(request: Request, handle: Handle, out: queue.SimpleQueue[Any], ids
     params.sampler, params.tokenizer = request.sampler, session._model._tokenizer
     params.keep_special = request.keep_special
     params.on_token = on_token
+    if scorer:
+        params.on_logits = on_logits
 
     prompt = list(request.prompt(handle.pointer))
     array = ids_array(prompt)
@@ -87,6 +131,8 @@ class Generation(Iterator[str]):
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._ids: list[int] = []
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._scorer = request.scorer
+        self._n_shown = 0  # log-probabilities up to the last piece
         out, ids, handle = self._queue, self._ids, request.session._open()
         self._engine = request.session._engine
         self._job = self._engine.submit(
@@ -113,7 +159,8 @@ class Generation(Iterator[str]):
                 self._ended = True
                 self._job.result()
                 break
-            text = self._decoder.decode(piece)
+            text = self._decoder.decode(piece[0])
+            self._n_shown = piece[1]
             if text:
                 return text
         raise StopIteration
@@ -131,6 +178,16 @@ class Generation(Iterator[str]):
     def ids(self) -> list[int]:
         """Chosen tokens so far, without a final EOS."""
         return list(self._ids)
+
+    @property
+    def has_logprobs(self) -> bool:
+        """Whether the call requested log-probabilities."""
+        return self._scorer is not None
+
+    @property
+    def logprobs(self) -> list[TokenLogprob]:
+        """Log-probabilities of the chosen tokens up to the last piece, if the call requested them."""
+        return self._scorer.tokens[: self._n_shown] if self._scorer else []
 
     @property
     def stats(self) -> stats.GenerationStats:

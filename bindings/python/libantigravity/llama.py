@@ -17,7 +17,7 @@ from . import errors
 from .chat_formats import template_of
 from .generation import Generation
 from .model import Model
-from .session import SessionParams
+from .params import SessionParams
 
 # Types of ggml that a cache can have.
 _CACHE_TYPES = {0: "f32", 1: "f16", 2: "q4_0", 8: "q8_0"}
@@ -118,11 +118,15 @@ class Llama:
         stream: bool = False,
         seed: int | None = None,
         logit_bias: Mapping[int, float] | None = None,
+        logprobs: int | None = None,
     ) -> Any:
         """Complete a prompt: a text_completion, or an iterator of them with `stream`.
 
-        max_tokens None or below 1 is no limit.
+        max_tokens None or below 1 is no limit. logprobs: number of the most likely tokens that are
+        reported for each token; those of the prompt are not, so it excludes echo.
         """
+        if echo and logprobs is not None:
+            raise errors.UnsupportedError("logprobs with echo: tokens of a prompt have no log-probabilities here")
         options = {
             "temperature": temperature,
             "top_p": top_p,
@@ -138,11 +142,13 @@ class Llama:
             ids,
             max_tokens=max_tokens if max_tokens and max_tokens > 0 else -1,
             stop=stop or (),
+            logprobs=logprobs,
             **self._sampling(options, seed, repeat_penalty),
         )
-        prefix = ""
-        if echo:
-            prefix = prompt if isinstance(prompt, str) else self._model.detokenize(ids)
+        prefix = prompt if isinstance(prompt, str) else self._model.detokenize(ids)
+        lists = _LogprobLists(self._model, generation, len(prefix))
+        if not echo:
+            prefix = ""
         head = {
             "id": f"cmpl-{uuid.uuid4()}",
             "object": "text_completion",
@@ -150,11 +156,11 @@ class Llama:
             "model": self.model_path,
         }
         if stream:
-            return _completion_chunks(head, generation, prefix)
+            return _completion_chunks(head, generation, prefix, lists)
         text = prefix + generation.text()
         n_prompt, n = len(ids), generation.stats.n_generated
         usage = {"prompt_tokens": n_prompt, "completion_tokens": n, "total_tokens": n_prompt + n}
-        return {**head, "choices": [_text_choice(text, generation.stats.finish_reason)], "usage": usage}
+        return {**head, "choices": [_text_choice(text, generation.stats.finish_reason, lists.take())], "usage": usage}
 
     __call__ = create_completion
 
@@ -177,6 +183,8 @@ class Llama:
         frequency_penalty: float = 0.0,
         repeat_penalty: float = 1.0,
         logit_bias: Mapping[int, float] | None = None,
+        logprobs: bool | None = None,
+        top_logprobs: int | None = None,
     ) -> Any:
         """Answer a conversation: a chat.completion, or an iterator of chunks with `stream`."""
         options = {
@@ -197,6 +205,8 @@ class Llama:
             response_format=response_format,
             max_tokens=max_tokens if max_tokens and max_tokens > 0 else None,
             stop=stop,
+            logprobs=bool(logprobs),
+            top_logprobs=top_logprobs,
             **self._sampling(options, seed, repeat_penalty),
         )
 
@@ -239,17 +249,48 @@ class Llama:
         self._model.close()
 
 
-def _text_choice(text: str, finish_reason: str | None) -> dict[str, Any]:
-    return {"text": text, "index": 0, "logprobs": None, "finish_reason": finish_reason}
+class _LogprobLists:
+    """Log-probabilities of a completion's tokens in OpenAI's older shape, each token once."""
+
+    def __init__(self, model: Model, generation: Generation, offset: int) -> None:
+        self._model, self._generation = model, generation
+        self._offset = offset  # characters before the next token
+        self._n_reported = 0
+
+    def take(self) -> dict[str, Any] | None:
+        """Return the tokens since the last call; None if there are none."""
+        entries = self._generation.logprobs[self._n_reported :]
+        if not entries:
+            return None
+        self._n_reported += len(entries)
+        texts = [self._model.detokenize([entry.token], special=True) for entry in entries]
+        offsets = []
+        for text in texts:
+            offsets.append(self._offset)
+            self._offset += len(text)
+        return {
+            "tokens": texts,
+            "text_offset": offsets,
+            "token_logprobs": [entry.logprob for entry in entries],
+            "top_logprobs": [
+                {self._model.detokenize([i], special=True): logprob for i, logprob in entry.top} for entry in entries
+            ],
+        }
 
 
-def _completion_chunks(head: dict[str, Any], generation: Generation, prefix: str) -> Iterator[dict[str, Any]]:
+def _text_choice(text: str, finish_reason: str | None, logprobs: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"text": text, "index": 0, "logprobs": logprobs, "finish_reason": finish_reason}
+
+
+def _completion_chunks(
+    head: dict[str, Any], generation: Generation, prefix: str, lists: _LogprobLists
+) -> Iterator[dict[str, Any]]:
     with generation as pieces:
         if prefix:
             yield {**head, "choices": [_text_choice(prefix, None)]}
         for piece in pieces:
-            yield {**head, "choices": [_text_choice(piece, None)]}
-        yield {**head, "choices": [_text_choice("", generation.stats.finish_reason)]}
+            yield {**head, "choices": [_text_choice(piece, None, lists.take())]}
+        yield {**head, "choices": [_text_choice("", generation.stats.finish_reason, lists.take())]}
 
 
 __all__ = ["Llama"]

@@ -16,8 +16,9 @@ from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 
 from .model import Model
+from .params import SessionParams
 from .policy import Policy
-from .session import Session, SessionParams
+from .session import Session
 
 
 def _policy_of(name: str | None) -> str | Policy | None:

@@ -13,7 +13,8 @@ from . import constraints, errors, sampling, stats, store
 from ._engine import Engine, Handle, Job
 from ._native import IdBuffer, Progress, TextBuffer, call, create, dtype, ffi, lib, make_progress, text_of
 from .generation import Generation, Request
-from .session import Session, SessionParams, StepItem, StepResult, create_session, run_step
+from .params import SessionParams
+from .session import Session, StepItem, StepResult, create_session, run_step
 
 if TYPE_CHECKING:
     from ._arrays import Floats
@@ -240,6 +241,7 @@ class Model:
         ignore_eos: bool = False,
         keep_special: bool = False,
         keep_alive: Sequence[Any] = (),
+        logprobs: int | None = None,
     ) -> Generation:
         session = self._borrow_session()
         request = Request(
@@ -251,6 +253,7 @@ class Model:
             ignore_eos=ignore_eos,
             keep_special=keep_special,
             keep_alive=keep_alive,
+            logprobs=logprobs,
         )
         return Generation(request, lambda: self._give_back(session))
 
@@ -264,6 +267,7 @@ class Model:
         stop: str | Sequence[str] = (),
         response_format: constraints.Format | None = None,
         ignore_eos: bool = False,
+        logprobs: int | None = None,
         **options: Any,
     ) -> Generation:
         """Generate a text: an iterator over its pieces, which stops the work when it is closed.
@@ -272,6 +276,8 @@ class Model:
         max_tokens       -1: until the text or the context ends
         stop             texts that end the generation and are not part of it
         response_format  {"type": "json_object"}, ...: see constraints.from_format()
+        logprobs         record the log-probabilities of the chosen tokens, and of this many of the most
+                         likely tokens, 0 to 20: Generation.logprobs; without drafts, which is slower
         options          fields of Sampling: temperature, top_p, top_k, seed, ...
         """
         sampler, constraint = self._make_sampler(response_format, options)
@@ -282,6 +288,7 @@ class Model:
             stop=[stop] if isinstance(stop, str) else stop,
             ignore_eos=ignore_eos,
             keep_alive=(constraint,),
+            logprobs=logprobs,
         )
 
     def _answer(
@@ -294,8 +301,12 @@ class Model:
         max_tokens: int | None = None,
         stop: str | Sequence[str] | None = None,
         template_variables: Mapping[str, Any] | None = None,
+        logprobs: bool = False,
+        top_logprobs: int | None = None,
         **options: Any,
     ) -> _chat.Answer:
+        if top_logprobs is not None and not logprobs:
+            raise errors.InvalidError("top_logprobs needs logprobs")
         conversation = _chat.Conversation(self, messages, tools, tool_choice, response_format, template_variables)
         sampler, _ = self._make_sampler(None, options)
         constraints.attach(sampler, conversation.constraint)
@@ -307,6 +318,7 @@ class Model:
             stop=stops + conversation.stops(),
             keep_special=True,
             keep_alive=(conversation.constraint,),
+            logprobs=(top_logprobs or 0) if logprobs else None,
         )
         return _chat.Answer(self, conversation, generation)
 
@@ -331,6 +343,8 @@ class Model:
         response_format     {"type": "json_object"}, {"type": "json_schema", ...}, ...
         max_tokens          None: until the answer or the context ends
         stop                texts that end the answer
+        logprobs            report log-probabilities of the chosen tokens, and of the `top_logprobs` (0 to
+                            20) most likely ones
         template_variables  variables of the chat template, such as {"enable_thinking": False}
 
         Other options are fields of Sampling: temperature, top_p, top_k, seed, ...

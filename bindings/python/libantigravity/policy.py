@@ -250,6 +250,16 @@ def forget_failure() -> None:
     _failure.error = None
 
 
+def guard(what: str, function: Callable[[], Any]) -> None:
+    """Run a function that a caller gave; its exception becomes that of the call."""
+    try:
+        function()
+    except BaseException as e:
+        if _failure.error is None:
+            _failure.error = errors.PolicyError(f"{what}: {_describe(e)}")
+            _failure.error.__cause__ = e
+
+
 def raise_failure() -> None:
     """Raise the first exception of a policy in this call, if there is one."""
     error, _failure.error = _failure.error, None
@@ -314,7 +324,8 @@ class _Table:
                 _failure.error = errors.PolicyError(text)
                 _failure.error.__cause__ = e
             error.status = lib.AG_INVALID
-            message = text.encode("utf-8", "replace")[:487].decode("utf-8", "ignore").encode()  # without a part of a character
+            # Without a part of a character.
+            message = text.encode("utf-8", "replace")[:487].decode("utf-8", "ignore").encode()
             ffi.memmove(error.msg, message.ljust(488, b"\0"), 488)
             return int(lib.AG_INVALID)
 

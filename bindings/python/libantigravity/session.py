@@ -6,14 +6,15 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from . import errors, stats
 from ._engine import Handle, Job, clear_cancellation
-from ._native import IdBuffer, Progress, call, check, choice, create, dtype, ffi, ids_array, lib, make_progress
+from ._native import IdBuffer, Progress, call, check, choice, create, ffi, ids_array, lib, make_progress, text_of
+from .compression import Replay
 from .generation import Generation, Request
-from .policy import Policy, forget_failure, make_table, policy_names, raise_failure
+from .params import Built, SessionParams, eviction_params, session_params
+from .policy import forget_failure, raise_failure
 
 if TYPE_CHECKING:
     from ._arrays import Floats
@@ -22,35 +23,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-HEAD_BUDGETS = {
-    "even": lib.AG_HEAD_BUDGET_EVEN,
-    "adaptive": lib.AG_HEAD_BUDGET_ADAPTIVE,
-    "adaptive-values": lib.AG_HEAD_BUDGET_VALUES,
+PRESSURES = {
+    "normal": lib.AG_PRESSURE_NORMAL,
+    "soft": lib.AG_PRESSURE_SOFT,
+    "hard": lib.AG_PRESSURE_HARD,
+    "critical": lib.AG_PRESSURE_CRITICAL,
 }
-PREFILLS = {
-    "auto": lib.AG_KV_PREFILL_AUTO,
-    "bounded": lib.AG_KV_PREFILL_BOUNDED,
-    "whole": lib.AG_KV_PREFILL_WHOLE,
-}
-
-
-@dataclass(frozen=True)
-class SessionParams:
-    """Parameters of a session. None: the library's default."""
-
-    max_seq_len: int | None = None  # slots of the cache for each KV head; 2048
-    prefill_chunk: int | None = None  # tokens of a prefill step; 512
-    k_type: str = "f16"  # types of the cache: f32, f16, q8_0, q4_0
-    v_type: str = "f16"
-    kv_policy: str | Policy | None = None  # a name of policy_names() or a Policy
-    kv_budget: int | None = None  # tokens that an eviction retains; 1024
-    protected_prefix: int | None = None  # first tokens that are never evicted; 4
-    recent: int | None = None  # newest tokens that are retained; 32
-    slack: int | None = None  # tokens over the budget before decoding evicts; 64
-    window: int | None = None  # tokens of the policy "sliding"; 1024
-    head_budget: str = "even"  # "even", "adaptive" or "adaptive-values"
-    prefill: str = "auto"  # when a prompt is evicted: "auto", "bounded" or "whole"
-    snapkv_window: int | None = None  # last queries of a prompt that "snapkv" scores with; 32
 
 
 class Scores(NamedTuple):
@@ -58,43 +36,6 @@ class Scores(NamedTuple):
 
     logprobs: Floats  # [n] natural logarithms; NaN for a first token without logits before it
     is_greedy: Any  # [n] bool: the token had the largest logit
-
-
-def eviction_params(p: SessionParams) -> tuple[Any, Any]:
-    """Return ag_eviction_params, and the table of a Python policy or None."""
-    c = ffi.new("ag_eviction_params *")
-    c[0] = lib.ag_eviction_defaults()
-    table = None
-    if isinstance(p.kv_policy, Policy):
-        table = make_table(p.kv_policy)
-        c.policy = table.pointer
-    elif p.kv_policy is not None:
-        c.policy = lib.ag_eviction_policy_find(p.kv_policy.encode())
-        if c.policy == ffi.NULL:
-            raise errors.InvalidError(
-                f"kv_policy is '{p.kv_policy}': it must be one of {', '.join(policy_names())} or a Policy"
-            )
-    for name in ("protected_prefix", "recent", "slack", "window", "snapkv_window"):
-        if getattr(p, name) is not None:
-            setattr(c, name, getattr(p, name))
-    c.budget_tokens = p.kv_budget or 0
-    c.head_budget = choice(HEAD_BUDGETS, p.head_budget, "head_budget")
-    c.prefill = choice(PREFILLS, p.prefill, "prefill")
-    return c, table
-
-
-def session_params(p: SessionParams) -> tuple[Any, Any]:
-    """Return ag_session_params, and the table of a Python policy or None."""
-    c = ffi.new("ag_session_params *")
-    c[0] = lib.ag_session_defaults()
-    if p.max_seq_len is not None:
-        c.max_seq_len = p.max_seq_len
-    if p.prefill_chunk is not None:
-        c.prefill_chunk = p.prefill_chunk
-    c.k_type, c.v_type = dtype(p.k_type, "k_type"), dtype(p.v_type, "v_type")
-    eviction, table = eviction_params(p)
-    c.eviction = eviction[0]
-    return c, table
 
 
 def run_with_policies(handles: Sequence[Handle], function: Callable[[], T]) -> T:
@@ -123,11 +64,11 @@ class Session:
     The arrays of `logits` belong to the session: its next call overwrites them.
     """
 
-    def __init__(self, model: Model, handle: Handle, table: Any, ids: Sequence[int] = ()) -> None:
+    def __init__(self, model: Model, handle: Handle, built: Built | None, ids: Sequence[int] = ()) -> None:
         self._model = model
         self._engine = model._engine
         self._handle: Handle | None = handle
-        self._table = table
+        self._built = built  # its memory lives as long as the session
         self._ids = array("i", ids)
         self._unfed: int | None = None  # chosen by the last generation, not consumed yet
         self._prompt_end = 0  # tokens of the last prompt of Model.generate and the ones before
@@ -166,6 +107,14 @@ class Session:
     def _read(self, function: Callable[[Any], T]) -> T:
         handle = self._open()
         return self._engine.run(lambda: function(handle.pointer))
+
+    def _run_in_place(self, function: Callable[[Any], T]) -> T:
+        """Run a function that consumes no token, and which cancel() ends."""
+        handle = self._open()
+        job = self._job = self._engine.submit(
+            lambda: run_with_policies([handle], lambda: function(handle.pointer)), (handle,)
+        )
+        return job.wait()
 
     # ---- tokens ----
 
@@ -265,6 +214,7 @@ class Session:
         stop: str | Sequence[str] = (),
         response_format: Format | None = None,
         ignore_eos: bool = False,
+        logprobs: int | None = None,
         **sampling: Any,
     ) -> Generation:
         """Consume a prompt and generate text: an iterator over its pieces.
@@ -289,6 +239,7 @@ class Session:
                 stop=[stop] if isinstance(stop, str) else stop,
                 ignore_eos=ignore_eos,
                 keep_alive=(constraint,),
+                logprobs=logprobs,
             )
         )
 
@@ -319,19 +270,16 @@ class Session:
         next token on.
         """
         handle, out = self._open(), ffi.new("ag_session **")
-        if eviction:
-            params, table = eviction_params(SessionParams(**eviction))
-        else:
-            params, table = None, self._table
+        built = eviction_params(SessionParams(**eviction)) if eviction else None
 
         def fork() -> Handle:
-            if params is None:
+            if built is None:
                 call(lib.ag_session_fork, handle.pointer, out)
             else:
-                call(lib.ag_session_fork_with, handle.pointer, params, out)
+                call(lib.ag_session_fork_with, handle.pointer, built.c, out)
             return Handle(self._engine, out[0], lib.ag_session_destroy, handle.parent)
 
-        return Session(self._model, self._engine.run(fork), table, self._ids)
+        return Session(self._model, self._engine.run(fork), built or self._built, self._ids)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the session to a file, which contains the conversation."""
@@ -381,6 +329,78 @@ class Session:
 
         return self._read(read)
 
+    def compress(self, keep_ratio: float = 0.0, keep_tokens: int = 0, **options: Any) -> stats.CompressionStats:
+        """Evict the slots that the session needs least to repeat its text, whatever later questions are.
+
+        keep_ratio   share of the slots that remains, and `keep_tokens` the mean number of slots of a
+                     head; the smaller one applies
+        replay       share of the tokens that the model repeats; 1. It takes the time of their prefill
+        chunk        tokens that are repeated at a time; 2048
+        sinks        first tokens that remain; 4. `recent`: newest tokens that remain; 0
+        progress     progress(done, total) is called with repeated tokens
+        """
+        replay = Replay(self._model, keep_ratio=keep_ratio, keep_tokens=keep_tokens, **options)
+        ids, n, report = ids_array(self._ids), len(self._ids), ffi.new("ag_compress_report *")
+        self._run_in_place(lambda s: replay.run(lib.ag_session_compress, s, ids, n, report))
+        return stats.compression_stats(report)
+
+    def head_maxima(self, **options: Any) -> Floats:
+        """Return how much each KV head needs its slots to repeat the text: [n_heads] float32, 0 to 1.
+
+        The heads of all layers in order, for SessionParams.head_shares. The session does not change.
+        Options as for compress().
+        """
+        import numpy as np
+
+        replay = Replay(self._model, **options)
+        ids, n = ids_array(self._ids), len(self._ids)
+
+        def measure(pointer: Any) -> Floats:
+            cache, layer, n_heads = lib.ag_session_kv_cache(pointer), 0, 0
+            while (kind := lib.ag_kv_cache_layer(cache, layer)) != ffi.NULL:
+                layer, n_heads = layer + 1, n_heads + kind.n_kv_heads
+            maxima = np.empty(n_heads, np.float32)
+            out = ffi.from_buffer("float[]", maxima)
+            replay.run(lib.ag_session_head_maxima, pointer, ids, n, out, n_heads)
+            return maxima
+
+        return self._run_in_place(measure)
+
+    def protect(self, n: int) -> None:
+        """Reduce the protected prefix to the first n tokens, which are never evicted."""
+        self._read(lambda s: call(lib.ag_session_protect, s, n))
+
+    @property
+    def protected(self) -> int:
+        """Length of the protected prefix in tokens; 0 without a policy."""
+        return int(self._read(lib.ag_session_protected))
+
+    @property
+    def kv_budget(self) -> int:
+        """How many tokens an eviction retains; 0 without a policy."""
+        return int(self._read(lib.ag_session_kv_budget))
+
+    @property
+    def spilled(self) -> stats.SpillStats:
+        """Statistics of the spill file; all 0 without one."""
+
+        def read(pointer: Any) -> stats.SpillStats:
+            c = ffi.new("ag_spill_stats *")
+            lib.ag_session_spilled(pointer, c)
+            return stats.spill_stats(c)
+
+        return self._read(read)
+
+    @property
+    def memory_pressure(self) -> str:
+        """Memory pressure at the last check: "normal", "soft", "hard" or "critical"."""
+        return self._read(lambda s: text_of(lib.ag_pressure_name(lib.ag_session_memory_pressure(s))))
+
+    def hint_memory(self, level: str) -> None:
+        """Set the memory pressure that the application knows of, until the next call of this function."""
+        value = choice(PRESSURES, level, "level")
+        self._read(lambda s: lib.ag_session_memory_hint(s, value))
+
     @property
     def kv_bytes(self) -> int:
         """Bytes of the cache's blocks in use."""
@@ -390,6 +410,11 @@ class Session:
     def evictions(self) -> stats.EvictionStats:
         """Statistics of evictions since the session was created or reset."""
         return self._read(lambda s: stats.eviction_stats(lib.ag_session_evictions(s)))
+
+    @property
+    def last_evictions(self) -> stats.EvictionStats:
+        """Statistics of evictions during the last call that consumed tokens."""
+        return self._read(lambda s: stats.eviction_stats(lib.ag_session_last_evictions(s)))
 
     # ---- life ----
 
@@ -468,11 +493,11 @@ def run_step(model: Model, items: Iterable[StepItem | tuple[Any, ...]]) -> list[
 
 
 def create_session(model: Model, params: SessionParams) -> Session:
-    c, table = session_params(params)
+    built = session_params(params)
     parent = model._open()
 
     def make() -> Handle:
-        pointer = create(lib.ag_session_create, "ag_session", parent.pointer, c)
+        pointer = create(lib.ag_session_create, "ag_session", parent.pointer, built.c)
         return Handle(model._engine, pointer, lib.ag_session_destroy, parent)
 
-    return Session(model, model._engine.run(make), table)
+    return Session(model, model._engine.run(make), built)

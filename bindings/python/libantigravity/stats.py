@@ -30,6 +30,20 @@ class ModelInfo:
 
 
 @dataclass(frozen=True)
+class Eviction:
+    """One eviction, over all layers and heads."""
+
+    reason: str  # "budget", "trained length" or "memory pressure"
+    pressure: str  # "normal" unless the reason is "memory pressure"
+    policy: str
+    position: int  # of the next token
+    n_before: int  # tokens of the fullest head; the mean over heads if their numbers differ
+    n_kept: int
+    bytes_returned: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class EvictionStats:
     """Sums over the evictions of a session."""
 
@@ -38,6 +52,30 @@ class EvictionStats:
     bytes_returned: int
     seconds: float
     longest_s: float
+
+
+@dataclass(frozen=True)
+class SpillStats:
+    """Slots of single KV heads in a spill file."""
+
+    n_spilled: int
+    n_reloaded: int
+    n_dropped: int  # removed for Spill.max_bytes
+    n_failed: int  # lost because the file could not be written or read
+    file_bytes: int  # in use, of the session and its forks
+    trouble: str  # the first error of the file; "": none
+
+
+@dataclass(frozen=True)
+class CompressionStats:
+    """A compression by replay. Slots are summed over all KV heads of the layers without a window."""
+
+    n_heads: int
+    n_before: int
+    n_kept: int
+    n_replayed: int  # tokens fed for the replay
+    bytes_returned: int
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -83,6 +121,27 @@ def model_info(c: Any) -> ModelInfo:
         weight_bytes=c.weight_bytes,
         file_bytes=c.file_bytes,
     )
+
+
+def eviction(c: Any) -> Eviction:
+    return Eviction(
+        reason=text_of(lib.ag_eviction_reason_name(c.reason)),
+        pressure=text_of(lib.ag_pressure_name(c.level)),
+        policy=text_of(c.policy),
+        position=c.position,
+        n_before=c.n_before,
+        n_kept=c.n_kept,
+        bytes_returned=c.bytes_returned,
+        seconds=c.seconds,
+    )
+
+
+def spill_stats(c: Any) -> SpillStats:
+    return SpillStats(c.n_spilled, c.n_reloaded, c.n_dropped, c.n_failed, c.file_bytes, text_of(c.trouble))
+
+
+def compression_stats(c: Any) -> CompressionStats:
+    return CompressionStats(c.n_heads, c.n_before, c.n_kept, c.n_replayed, c.bytes_returned, c.seconds)
 
 
 def eviction_stats(c: Any) -> EvictionStats:

@@ -4,10 +4,12 @@
 import json
 
 import pytest
+from conftest import ROOT
 
 import libantigravity as ag
 
 MESSAGES = [{"role": "user", "content": "Who are you?"}]
+CHANNELS = ROOT / "tests/data/chat/channels.jinja"
 TOOLS = [
     {
         "type": "function",
@@ -61,6 +63,37 @@ def test_chunks_join_to_the_completion(chat_model):
     assert "".join(c["choices"][0]["delta"].get("content", "") for c in chunks) == want
     assert chunks[-1]["choices"][0]["finish_reason"] in ("stop", "length")
     assert all(c["choices"][0]["finish_reason"] is None for c in chunks[:-1])
+
+
+def test_logprobs_have_openais_shape(chat_model):
+    options = {"max_tokens": 12, "seed": 5, "logprobs": True, "top_logprobs": 2}
+    choice = chat_model.chat(MESSAGES, **options)["choices"][0]
+    content = choice["logprobs"]["content"]
+    assert "".join(entry["token"] for entry in content).strip() == choice["message"]["content"].strip()
+    for entry in content:
+        assert bytes(entry["bytes"]).decode() == entry["token"] and entry["logprob"] <= 0
+        assert len(entry["top_logprobs"]) == 2 and entry["top_logprobs"][0]["logprob"] >= entry["logprob"]
+    chunks = [c["choices"][0] for c in chat_model.chat(MESSAGES, stream=True, **options)]
+    assert [e for c in chunks if c["logprobs"] for e in c["logprobs"]["content"]] == content
+    assert sum(c["logprobs"] is not None for c in chunks) > 3
+    assert chat_model.chat(MESSAGES, max_tokens=1)["choices"][0]["logprobs"] is None
+    with pytest.raises(ag.InvalidError, match="needs logprobs"):
+        chat_model.chat(MESSAGES, top_logprobs=2)
+
+
+def test_format_of_a_model_with_channels_leaves_reasoning_free():
+    model = ag.Model(chat_template=CHANNELS.read_text())
+    form = {"type": "json_schema", "json_schema": {"schema": {"enum": ["Oslo"]}}}
+    seen = []
+    for seed in range(3):
+        chunks = model.chat(MESSAGES, response_format=form, max_tokens=60, seed=seed, stream=True)
+        deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
+        reasoning = "".join(delta.get("reasoning_content", "") for delta in deltas)
+        content = "".join(delta.get("content", "") for delta in deltas)
+        assert '"Oslo"'.startswith(content)
+        seen.append((bool(reasoning), bool(content)))
+    assert (True, False) in seen or (True, True) in seen
+    assert any(content for _, content in seen)
 
 
 def test_closing_a_stream_stops_the_work(chat_model):

@@ -3,7 +3,9 @@
 
 import json
 
+import numpy as np
 import pytest
+from conftest import ids_of
 
 import libantigravity as ag
 
@@ -103,6 +105,25 @@ def test_response_formats(model):
         model.generate("The", response_format={"type": "xml"})
     with pytest.raises(ag.FormatError):
         model.generate("The", response_format={"type": "regex", "regex": "("})
+
+
+def test_logprobs_equal_those_of_a_score(tiny):
+    prompt = ids_of(20)
+    options = {"k_type": "f32", "v_type": "f32"}
+    session = tiny.session(**options)
+    generation = session.generate(prompt, max_tokens=12, logprobs=4, seed=3, ignore_eos=True)
+    generation.text()
+    assert [entry.token for entry in generation.logprobs] == generation.ids
+    scores = tiny.session(**options).score(prompt + generation.ids)
+    got = [entry.logprob for entry in generation.logprobs]
+    np.testing.assert_allclose(got, scores.logprobs[len(prompt) :], atol=1e-4)
+    for entry, is_greedy in zip(generation.logprobs, scores.is_greedy[len(prompt) :], strict=True):
+        assert len(entry.top) == 4
+        assert [p for _, p in entry.top] == sorted((p for _, p in entry.top), reverse=True)
+        assert (entry.top[0] == (entry.token, entry.logprob)) == bool(is_greedy)
+    assert tiny.session().generate(prompt, max_tokens=1).logprobs == []
+    with pytest.raises(ag.InvalidError, match="logprobs is 21"):
+        tiny.generate(prompt, logprobs=21)
 
 
 def test_errors_are_raised_while_iterating(model):

@@ -41,6 +41,22 @@ def test_streamed_completion_equals_the_whole():
     assert chunks[-1]["choices"][0]["finish_reason"] == "length"
 
 
+def test_logprobs():
+    llm = Llama(model_path=str(DEMO), verbose=False)
+    options = {"max_tokens": 8, "temperature": 0, "logprobs": 3}
+    choice = llm("Once upon a time", **options)["choices"][0]
+    lists = choice["logprobs"]
+    assert "".join(lists["tokens"]) == choice["text"]
+    assert len(lists["tokens"]) == len(lists["token_logprobs"]) == len(lists["top_logprobs"]) == 8
+    assert lists["text_offset"][0] == len("Once upon a time")
+    assert lists["text_offset"][2] - lists["text_offset"][1] == len(lists["tokens"][1])
+    assert all(len(top) == 3 for top in lists["top_logprobs"])
+    chunks = [c["choices"][0]["logprobs"] for c in llm("Once upon a time", stream=True, **options)]
+    assert [p for c in chunks if c for p in c["token_logprobs"]] == lists["token_logprobs"]
+    with pytest.raises(ag.UnsupportedError, match="echo"):
+        llm("Once upon a time", echo=True, **options)
+
+
 def test_chat_completion():
     llm = Llama(model_path=PATH, chat_format="llama-2")
     answer = llm.create_chat_completion(

@@ -193,7 +193,7 @@ def test_exceptions_stay_with_their_model(tiny):
         raise ZeroDivisionError("of mine")
 
     def fail_and_use_the_other(_pointer):
-        failing._table.run(fail, ag._native.ffi.new("ag_error *"))
+        failing._built.borrowed[0].run(fail, ag._native.ffi.new("ag_error *"))
         other.decode(5)  # on its own engine's thread, while this call is running
         positions.append(other.position)
 
@@ -239,7 +239,7 @@ def test_changed_attributes_hold_for_later_sessions(tiny):
 
 
 def test_long_message_of_a_policy_ends_with_a_character(tiny):
-    table = tiny.session(kv_policy=KeyDiff(), **OPTIONS)._table
+    table = tiny.session(kv_policy=KeyDiff(), **OPTIONS)._built.borrowed[0]
     for text in ("ä" * 400, "a" + "ä" * 400):
 
         def fail(lease, text=text):
@@ -258,7 +258,7 @@ class Unprintable(Exception):
 
 @pytest.mark.parametrize("raised, text", [(ValueError("\udcff"), "ValueError: ?"), (Unprintable(), "Unprintable")])
 def test_message_of_any_exception_is_stored(tiny, raised, text):
-    table = tiny.session(kv_policy=KeyDiff(), **OPTIONS)._table
+    table = tiny.session(kv_policy=KeyDiff(), **OPTIONS)._built.borrowed[0]
 
     def fail(lease):
         raise raised
