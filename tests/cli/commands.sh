@@ -3,25 +3,29 @@
 # Runs the fenced commands of pages: each block of sh, and in pages of docs the lines of console blocks that begin with $.
 # The blocks of a page run in one shell, as a reader types them. Each command must end with status 0 within five minutes,
 # and those of antigravity must write to standard output. A block is left out if a line <!-- not run: REASON --> is before
-# it; at most LEFT_OUT percent of all commands may be. Checks that generations of README.md are bounded, that scripts exist
+# it; at most LEFT_OUT percent of all commands may be. <!-- run by SCRIPT --> names the script that runs the block, which must
+# exist. Checks that generations of README.md are bounded, that scripts exist
 # and that models named in README.md are those of scripts/models.sh.
 #   commands.sh SOURCE_DIR PROGRAM BUILD_DIR LEFT_OUT PAGE...
 #
 # Other things are as on the pages, but: every model is the bundled one with a chat template, the seed is 1, `make install` installs
 # BUILD_DIR, scripts/demo.sh and scripts/models.sh neither build nor fetch, and a chat reads one line. A server that is not
-# started in the background is stopped when it listens; another port replaces 8080.
+# started in the background is stopped when it listens; another port replaces 8080. Measurements are of a small shape, with few
+# tokens, and generations have at most 40.
 set -euo pipefail
 source_dir=$(cd "$1" && pwd) build_dir=$3 left_out=$4
 program=$(realpath "$2")
 shift 4
 work=$(mktemp -d)
 servers=$work/servers
+hub_commit=0123456789abcdef0123456789abcdef01234567
 # A free port instead of 8080.
 port=$((20000 + RANDOM % 10000))
 while (exec 3<>/dev/tcp/127.0.0.1/$port) 2>/dev/null; do port=$((20000 + RANDOM % 10000)); done
 stop_servers() {
     local pid
     while read -r pid; do kill "$pid" 2>/dev/null || true; done <"$servers"
+    while read -r pid; do while kill -0 "$pid" 2>/dev/null; do sleep 0.02; done; done <"$servers"
     : >"$servers"
 }
 trap 'stop_servers; rm -rf "$work"' EXIT
@@ -31,6 +35,14 @@ mkdir -p "$work/bin" "$HOME" "$ANTIGRAVITY_MODELS"
 : >"$servers"
 PATH=$work/bin:$PATH
 export LD_LIBRARY_PATH=$HOME/.local/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} # for a build of the shared library
+
+# A Python that the package of the build suits.
+python=
+for candidate in python3 /usr/bin/python3; do
+    "$candidate" -c 'import sys, cffi, numpy; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || continue
+    python=$(command -v "$candidate")
+    break
+done
 
 status=0
 fail() {
@@ -59,9 +71,37 @@ fi
 if [[ \$1 =~ ^(chat|run)\$ ]] && [ ! -p /dev/stdin ]; then exec <<<"Who are you?"; fi
 if [[ \$1 =~ ^(chat|generate)\$ && "\$*" != *--seed* ]]; then set -- "\$@" --seed 1; fi # the same text each time
 if [[ \$1 =~ ^(chat|run)\$ && " \$* " != *" -n "* ]]; then set -- "\$@" -n 40; fi
+case "\$1 \${2:-}" in
+generate*) [[ " \$* " == *" -n "* ]] || set -- "\$@" -n 40 ;;
+"bench "*--replay*) set -- "\$@" -r 1 --shape tiny ;;
+bench*) set -- "\$@" -r 1 -p 8 -n 2 -d 0,16 --shape tiny ;;
+"eval ruler") set -- "\$@" -n 1 --length 640 --tasks niah_single_1 ;;
+"eval needle") set -- "\$@" -n 1 ;;
+"eval kl") set -- "\$@" --tokens 300 ;;
+rm*) set -- "\$@" --yes ;;
+esac
 timeout 300 "$program" "\$@" >"$work/output" || exit
 cat "$work/output"
-[ -s "$work/output" ] || [ "\$1" = rm ] || { echo "no output: antigravity \$*"; exit 1; }
+[ -s "$work/output" ] || [ "\$1" = rm ] || [[ " \$* " == *" -n 0 "* ]] || { echo "no output: antigravity \$*"; exit 1; }
+END
+
+executable "$work/bin/micro_bench" <<END
+#!/bin/sh
+[ -x "$build_dir/bin/micro_bench" ] || exit 0
+exec "$build_dir/bin/micro_bench" "\$@" --cases prompts --op add >"$work/output"
+END
+
+# A virtual environment has the package of the build, and pip installs nothing.
+executable "$work/bin/python3" <<END
+#!/bin/bash
+if [ "\$1 \$2" = "-m venv" ]; then
+    mkdir -p "\$3/bin"
+    printf '#!/bin/sh\nexec env PYTHONPATH="%s" "%s" "\$@"\n' "$work/stage" "$python" >"\$3/bin/python"
+    printf '#!/bin/sh\nls "\$2" >/dev/null\n' >"\$3/bin/pip"
+    chmod +x "\$3"/bin/*
+    exit
+fi
+exec "$python" "\$@"
 END
 
 # A reply that is an error fails.
@@ -94,18 +134,22 @@ add_model() {
 END
 }
 
-# make_place PAGE: the folder in which its commands run, as the root of a checkout.
+# make_place: the folder in which its commands run, as the root of a checkout.
 make_place() {
-    rm -rf "$work/place"
-    mkdir -p "$work/place/scripts"
+    local name
+    rm -rf "$work/place" "$ANTIGRAVITY_MODELS"
+    mkdir -p "$work/place/scripts" "$ANTIGRAVITY_MODELS"
+    for name in "${models[@]}"; do add_model "$name"; done
     cd "$work/place"
     ln -s "$source_dir"/{models,examples,tests,tools,bindings,docs,include} .
+    find "$work/files" -mindepth 1 -maxdepth 1 -exec ln -s {} . \;
     # shellcheck disable=SC2016 # The variable is of make.
     printf 'install: ; cmake --install "%s" --prefix $(PREFIX)\n' "$build_dir" >Makefile
     executable scripts/demo.sh <<'END'
 #!/bin/sh
 exec antigravity generate --echo -p "Once upon a time" "$@"
 END
+    printf '#!/bin/sh\nmkdir -p dist && touch dist/libantigravity.whl\n' | executable scripts/wheel.sh
     executable scripts/models.sh <<END
 #!/bin/sh
 echo "$ANTIGRAVITY_MODELS/SmolLM2-135M-Instruct"
@@ -116,14 +160,54 @@ END
 blocks() {
     awk -v readme="$([[ $1 == README.md ]] && echo 1)" '
         /^```(sh|console)$/ && !on { on = $0; print "# line " NR; next }
-        /^```/ && on { on = ""; skip = 0; next }
+        /^```/ && on { on = skip = ""; next }
         on {
             if (on ~ /console/ && !sub(/^\$ /, "")) next
-            print ((skip || (readme && on ~ /console/)) ? "#left out: " : "") $0
+            print (skip ? skip : readme && on ~ /console/ ? "#left out: " : "") $0
             next
         }
-        /^<!-- not run: .+ -->$/ { skip = 1; next }
-        { skip = 0 }' "$source_dir/$1"
+        /^<!-- not run: .+ -->$/ { skip = "#left out: "; next }
+        /^<!-- run by [^ ]+ -->$/ { skip = "#run by " $4 ": "; next }
+        { skip = "" }' "$source_dir/$1"
+}
+
+# list_files NAME FILE...: the hub's list of a repository.
+list_files() {
+    local name=$1 file files=()
+    mkdir -p "$work/hub/api/models/$name/revision" "$work/hub/$name/resolve/$hub_commit"
+    for file in "${@:2}"; do
+        ln -s "$file" "$work/hub/$name/resolve/$hub_commit/"
+        files+=("{\"rfilename\": \"${file##*/}\", \"size\": $(stat -Lc %s "$file")}")
+    done
+    printf '{"sha": "%s", "siblings": [%s]}' "$hub_commit" "$(IFS=, && echo "${files[*]}")" >"$work/hub/api/models/$name/revision/main"
+}
+
+# start_hub: a hub on loopback replaces huggingface.co and example.org. The store is empty.
+start_hub() {
+    local directory=$ANTIGRAVITY_MODELS/SmolLM2-135M-Instruct kept=$work/hub/kept
+    mkdir "$work/hub" "$kept"
+    cp "$directory"/* "$work/files/model-f16.gguf" "$kept/"
+    rm -r "${ANTIGRAVITY_MODELS:?}"/*
+    mv "$kept/model-f16.gguf" "$kept/SmolLM2-135M-Instruct-Q8_0.gguf"
+    ln "$kept/SmolLM2-135M-Instruct-Q8_0.gguf" "$work/hub/some-model.gguf"
+    list_files bartowski/SmolLM2-135M-Instruct-GGUF "$kept/SmolLM2-135M-Instruct-Q8_0.gguf"
+    list_files HuggingFaceTB/SmolLM2-135M "$kept"/{config.json,tokenizer.json,chat_template.jinja,model.safetensors}
+    export HF_ENDPOINT=http://127.0.0.1:$((port + 1))
+    "$python" -m http.server $((port + 1)) --bind 127.0.0.1 --directory "$work/hub" >"$work/hub.log" 2>&1 &
+    echo $! >>"$servers"
+    while ! (exec 3<>/dev/tcp/127.0.0.1/$((port + 1))) 2>/dev/null; do sleep 0.05; done
+}
+
+# can_run PAGE: what the page needs is on this machine.
+can_run() {
+    case $1 in
+    */get-models.md) [ -n "$python" ] && start_hub ;;
+    */gpu.md) antigravity devices | grep -q ^opencl ;;
+    */python.md | */first-policy.md)
+        [ -n "$python" ] && [ -e "$build_dir/bindings/python/libantigravity.so" ] || return 1
+        "$python" "$source_dir/bindings/python/tools/stage.py" "$work/stage" --library "$build_dir/bindings/python/libantigravity.so" -- cc
+        ;;
+    esac
 }
 
 # Commands of README.md, also of those that are not run.
@@ -140,25 +224,60 @@ check_readme() {
     done < <(sed 's/^#left out: //' "$work/commands")
 }
 
-add_model SmolLM2-135M-Instruct
-n_run=0 n_left_out=0
+# make_files: what pages name, in a folder from which each page's place is filled.
+make_files() {
+    local name
+    mkdir "$HOME/models" "$work/files/dist" "$work/release"
+    for name in {book,manual,edit,question,document,sample,calibration}.txt TEXT; do
+        for _ in {1..60}; do echo "The fox ran over the hill. The old king had three sons."; done >"$work/files/$name"
+    done
+    echo '{"type": "object", "properties": {"name": {"enum": ["Lily", "Mia"]}}}' >"$work/files/fairy.schema.json"
+    echo 'root ::= "yes" | "no"' >"$work/files/answer.gbnf"
+    echo "KEY" >"$work/files/keys"
+    ln -s "$source_dir/models/demo" "$HOME/models/Llama-3.2-1B"
+    timeout 300 "$program" quantize "$source_dir/models/demo" "$work/files/model-f16.gguf" f16 >"$work/log" 2>&1 || fail "$(<"$work/log")"
+    cp "$work/files/model-f16.gguf" "$HOME/smollm2.gguf"
+    cp "$work/files/model-f16.gguf" "$work/files/model.gguf"
+    # An archive as scripts/static.sh packs it.
+    for name in x86_64 aarch64; do
+        mkdir -p "$work/release/antigravity-0-linux-$name/bin"
+        ln -s "$work/bin/antigravity" "$work/release/antigravity-0-linux-$name/bin/"
+        tar -C "$work/release" -czf "$work/files/dist/antigravity-0-linux-$name.tar.gz" "antigravity-0-linux-$name"
+    done
+    ln -s "dist/antigravity-0-linux-aarch64.tar.gz" "$work/files/"
+}
+
+models=(SmolLM2-135M-Instruct)
+mkdir "$work/files"
+case $1 in
+docs/guide/*)
+    models+=(MODEL LARGE SMALL Qwen3-4B Qwen3-0.6B)
+    make_files
+    ;;
+esac
+n_run=0 n_elsewhere=0 n_left_out=0
 for page in "$@"; do
     make_place
+    can_run "$page" || {
+        echo "$page: skipped, since this machine lacks what it needs"
+        continue
+    }
     blocks "$page" >"$work/commands"
     while read -r script; do
         [ -x "$source_dir/$script" ] || fail "$page: $script does not exist"
-    done < <(grep -oE 'scripts/[a-z_]+\.sh' "$work/commands")
+    done < <(grep -oE '(scripts|tools)/[a-z_]+\.(sh|py)' "$work/commands")
     [ "$page" != README.md ] || check_readme
     n_run=$((n_run + $(grep -cvE '^(#|  |$)' "$work/commands" || true)))
+    n_elsewhere=$((n_elsewhere + $(grep -cE '^#run by [^ ]+: [^ #]' "$work/commands" || true)))
     n_left_out=$((n_left_out + $(grep -cE '^#left out: [^ #]' "$work/commands" || true)))
-    sed -E "s/^antigravity serve (.*) &\$/antigravity serve --in-background \1/; s/\b8080\b/$port/g" "$work/commands" >"$work/page.sh"
+    sed -E "s/^antigravity serve (.*) &\$/antigravity serve --in-background \1/; s/\b8080\b/$port/g; s|https://example.org|${HF_ENDPOINT:-}|" "$work/commands" >"$work/page.sh"
     if ! bash -ev "$work/page.sh" >"$work/log" 2>&1 </dev/null; then
         fail "$page: the last of these commands failed:"
         tail -n 30 "$work/log"
     fi
     stop_servers
 done
-echo "$n_run commands were run, $n_left_out were left out"
+echo "$n_run commands were run, $n_elsewhere are run by other scripts, $n_left_out were left out"
 [ $n_run -gt 0 ] || fail "no command was run: this test is broken"
-[ $((100 * n_left_out)) -le $((left_out * (n_run + n_left_out))) ] || fail "more than $left_out % of the commands were left out"
+[ $((100 * n_left_out)) -le $((left_out * (n_run + n_elsewhere + n_left_out))) ] || fail "more than $left_out % of the commands were left out"
 exit $status
