@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import errors, stats
 from ._engine import Handle
-from ._native import call, ffi, ids_array, lib
+from ._native import call, choice, ffi, ids_array, lib
 
 if TYPE_CHECKING:
     from .session import Session
 
 Prepare = Callable[[Any], Sequence[int]]  # gets the ag_session
 MAX_LOGPROBS = 20
+SPECULATE = {"auto": lib.AG_SPECULATE_AUTO, "off": lib.AG_SPECULATE_OFF, "always": lib.AG_SPECULATE_ALWAYS}
 
 
 class TokenLogprob(NamedTuple):
@@ -66,6 +67,7 @@ class Request:
         keep_special: bool = False,
         keep_alive: Sequence[Any] = (),
         logprobs: int | None = None,
+        speculate: str = "auto",
     ) -> None:
         self.session = session
         self.prompt = prompt  # runs on the engine's thread before the generation
@@ -75,6 +77,7 @@ class Request:
         self.ignore_eos = ignore_eos
         self.keep_special = keep_special
         self.keep_alive = keep_alive
+        self.speculate = choice(SPECULATE, speculate, "speculate")
         self.scorer = None if logprobs is None else _Scorer(logprobs, session._model.info.n_vocab)
 
 
@@ -105,6 +108,7 @@ def _generate(request: Request, handle: Handle, out: queue.SimpleQueue[Any], ids
     params.stop, params.n_stop = ffi.cast("const char *const *", stops), len(request.stop)
     params.sampler, params.tokenizer = request.sampler, session._model._tokenizer
     params.keep_special = request.keep_special
+    params.speculate = request.speculate
     params.on_token = on_token
     if scorer:
         params.on_logits = on_logits

@@ -242,6 +242,7 @@ class Model:
         keep_special: bool = False,
         keep_alive: Sequence[Any] = (),
         logprobs: int | None = None,
+        speculate: str = "auto",
     ) -> Generation:
         session = self._borrow_session()
         request = Request(
@@ -254,6 +255,7 @@ class Model:
             keep_special=keep_special,
             keep_alive=keep_alive,
             logprobs=logprobs,
+            speculate=speculate,
         )
         return Generation(request, lambda: self._give_back(session))
 
@@ -268,6 +270,7 @@ class Model:
         response_format: constraints.Format | None = None,
         ignore_eos: bool = False,
         logprobs: int | None = None,
+        speculate: str = "auto",
         **options: Any,
     ) -> Generation:
         """Generate a text: an iterator over its pieces, which stops the work when it is closed.
@@ -278,6 +281,7 @@ class Model:
         response_format  {"type": "json_object"}, ...: see constraints.from_format()
         logprobs         record the log-probabilities of the chosen tokens, and of this many of the most
                          likely tokens, 0 to 20: Generation.logprobs; without drafts, which is slower
+        speculate        whether drafts are verified: "auto", "off" or "always"; the text is the same
         options          fields of Sampling: temperature, top_p, top_k, seed, ...
         """
         sampler, constraint = self._make_sampler(response_format, options)
@@ -289,6 +293,7 @@ class Model:
             ignore_eos=ignore_eos,
             keep_alive=(constraint,),
             logprobs=logprobs,
+            speculate=speculate,
         )
 
     def _answer(

@@ -215,6 +215,7 @@ class Session:
         response_format: Format | None = None,
         ignore_eos: bool = False,
         logprobs: int | None = None,
+        speculate: str = "auto",
         **sampling: Any,
     ) -> Generation:
         """Consume a prompt and generate text: an iterator over its pieces.
@@ -240,6 +241,7 @@ class Session:
                 ignore_eos=ignore_eos,
                 keep_alive=(constraint,),
                 logprobs=logprobs,
+                speculate=speculate,
             )
         )
 

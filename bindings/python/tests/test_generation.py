@@ -107,6 +107,18 @@ def test_response_formats(model):
         model.generate("The", response_format={"type": "regex", "regex": "("})
 
 
+def test_drafts_do_not_change_the_text(model):
+    options = {"max_tokens": 120, "temperature": 0, "repetition_penalty": 1, "ignore_eos": True}
+    texts, drafted = set(), []
+    for speculate in ("off", "always"):
+        generation = model.generate("Once upon a time", speculate=speculate, **options)
+        texts.add(generation.text())
+        drafted.append(generation.stats.n_drafted)
+    assert len(texts) == 1 and drafted[0] == 0 < drafted[1]
+    with pytest.raises(ag.InvalidError, match="speculate is 'no'"):
+        model.generate("The fox", speculate="no")
+
+
 def test_logprobs_equal_those_of_a_score(tiny):
     prompt = ids_of(20)
     options = {"k_type": "f32", "v_type": "f32"}
