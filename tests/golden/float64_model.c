@@ -12,13 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_LAYERS = 8 };
+enum { MAX_LAYERS = 8, MAX_WEIGHTS = AG_LAYER_TENSORS + AG_EXPERT_TABLES * 16, MAX_EXPERTS = 64 };
 
-/* Weights of a layer, each found by its number. */
+/* Weights of a layer, each found by its number and that of its expert, which is 0 for others. */
 typedef struct block {
     size_t n;
-    ag_layer_tensor tensors[AG_LAYER_TENSORS];
-    double *values[AG_LAYER_TENSORS];
+    ag_layer_tensor tensors[MAX_WEIGHTS];
+    uint32_t experts[MAX_WEIGHTS];
+    double *values[MAX_WEIGHTS];
     double *k, *v; /* [FLOAT64_MAX_POSITIONS, n_kv_heads * head_dim] */
     double *sinks; /* [FLOAT64_MAX_SINKS, n_kv_heads * head_dim] keys before they rotate */
 } block;
@@ -41,7 +42,8 @@ static void *take(size_t n) {
 /* Returns NULL if there is no tensor with this name and size. */
 static double *read_tensor(const ag_weight_source *source, const ag_weight_spec *w) {
     const ag_source_tensor *t = ag_source_find(source, w->name);
-    const size_t n = (w->order.file_rows ? w->order.file_rows : w->rows) * w->cols;
+    const ag_shape shape = ag_weight_file_shape(w);
+    const size_t n = ag_shape_numel(&shape);
     if (!t || t->n_bytes != ag_dtype_row_bytes(t->dtype, n)) return NULL;
     float *values = malloc(n * sizeof *values);
     void *bytes = malloc(t->n_bytes);
@@ -50,8 +52,8 @@ static double *read_tensor(const ag_weight_source *source, const ag_weight_spec 
         abort();
     ag_dequantize_row(t->dtype, values, bytes, n);
     for (size_t i = 0; i < w->rows * w->cols; i++) {
-        const size_t row = ag_row_order_at(&w->order, i / w->cols);
-        out[i] = (double)values[row * w->cols + i % w->cols] + (w->add_one ? 1 : 0);
+        const size_t at = ag_weight_value_at(w, i / w->cols, i % w->cols);
+        out[i] = (double)values[at] + (w->add_one ? 1 : 0);
     }
     free(values);
     free(bytes);
@@ -61,10 +63,13 @@ static double *read_tensor(const ag_weight_source *source, const ag_weight_spec 
 static bool read_block(float64_model *m, const ag_weight_source *source, uint32_t layer) {
     const ag_layer_spec *is = ag_spec_layer(&m->spec, layer);
     block *b = &m->blocks[layer];
-    b->n = ag_layer_weight_count(&m->spec, layer);
-    for (size_t i = 0; i < b->n; i++) {
+    const size_t n = ag_layer_weight_count(&m->spec, layer);
+    if (n > MAX_WEIGHTS || is->experts.route.n_experts > MAX_EXPERTS) return false;
+    for (size_t i = 0; i < n; i++) {
         const ag_weight_spec w = ag_layer_weight(&m->spec, layer, i);
+        b->n = i + 1;
         b->tensors[i] = w.tensor;
+        b->experts[i] = w.expert;
         b->values[i] = read_tensor(source, &w);
         if (!b->values[i]) fprintf(stderr, "no tensor %s\n", w.name);
         if (!b->values[i]) return false;
@@ -75,9 +80,20 @@ static bool read_block(float64_model *m, const ag_weight_source *source, uint32_
     return true;
 }
 
+/* Takes the naming of experts whose first matrix the file has. */
+static void name_experts(float64_model *m, const ag_weight_source *source) {
+    for (size_t i = 0; ag_expert_naming(i, &m->spec); i++) {
+        for (size_t k = 0; k < ag_layer_weight_count(&m->spec, 0); k++) {
+            const ag_weight_spec w = ag_layer_weight(&m->spec, 0, k);
+            if (w.tensor == AG_LT_EXPERT_GATE && ag_source_find(source, w.name)) return;
+        }
+    }
+}
+
 static bool read_all(float64_model *m, ag_weight_source *source, ag_error *err) {
     if (ag_spec_read(source, &m->spec, err) != AG_OK) return false;
     if (ag_source_open_tensors(source, err) != AG_OK) return false;
+    if (ag_spec_layer(&m->spec, 0)->experts.route.n_experts) name_experts(m, source);
     if (m->spec.n_layers > MAX_LAYERS) return false;
     for (uint32_t l = 0; l < m->spec.n_layers; l++) {
         if (!read_block(m, source, l)) return false;
@@ -124,12 +140,12 @@ void float64_model_set_long(float64_model *m, bool is_long) { m->is_long = is_lo
 
 /* ---- computing ---- */
 
-#define WEIGHT(b, name) find_weight(b, AG_LT_##name)
+#define WEIGHT(b, name) find_weight(b, AG_LT_##name, 0)
 
 /* NULL if the layer has none. */
-static const double *find_weight(const block *b, ag_layer_tensor tensor) {
+static const double *find_weight(const block *b, ag_layer_tensor tensor, uint32_t expert) {
     for (size_t i = 0; i < b->n; i++) {
-        if (b->tensors[i] == tensor) return b->values[i];
+        if (b->tensors[i] == tensor && b->experts[i] == expert) return b->values[i];
     }
     return NULL;
 }
@@ -159,7 +175,8 @@ static double yarn(const ag_rope_spec *rope, uint32_t pair, double f) {
     const double n = rope->n_rotated, per_turn = s->original_max_position_embeddings / 6.283185307;
     const double of_fast = n * log(per_turn / s->beta_fast) / (2 * log(rope->theta));
     const double of_slow = n * log(per_turn / s->beta_slow) / (2 * log(rope->theta));
-    const double low = fmax(floor(of_fast), 0), high = fmin(ceil(of_slow), n - 1);
+    const double low = fmax(s->round_to_pairs ? floor(of_fast) : of_fast, 0);
+    const double high = fmin(s->round_to_pairs ? ceil(of_slow) : of_slow, n - 1);
     const double divided = fmin(fmax((pair - low) / (high - low), 0), 1);
     return f / s->factor * divided + f * (1 - divided);
 }
@@ -218,10 +235,11 @@ typedef struct query {
 } query;
 
 static void attend(double *out, const double *q, const block *b, const ag_layer_spec *is,
-                   const query *at, uint32_t kv_head) {
+                   const query *at, uint32_t head) {
     const size_t row = (size_t)is->n_kv_heads * is->head_dim;
-    const size_t first = (size_t)kv_head * is->head_dim;
-    double weights[FLOAT64_MAX_POSITIONS], sum = 0, top = -INFINITY;
+    const size_t first = head / (is->n_heads / is->n_kv_heads) * is->head_dim;
+    const double sink = is->sinks ? WEIGHT(b, SINKS)[head] : -INFINITY;
+    double weights[FLOAT64_MAX_POSITIONS], top = sink;
     for (uint32_t p = 0; p <= at->position; p++) {
         double score = 0;
         for (size_t i = 0; i < is->head_dim; i++) score += q[i] * b->k[p * row + first + i];
@@ -231,6 +249,7 @@ static void attend(double *out, const double *q, const block *b, const ag_layer_
         if (weights[p] > top) top = weights[p];
     }
     memset(out, 0, is->head_dim * sizeof *out);
+    double sum = exp(sink - top);
     for (uint32_t p = 0; p <= at->position; p++) sum += weights[p] = exp(weights[p] - top);
     for (uint32_t p = 0; p <= at->position; p++) {
         for (size_t i = 0; i < is->head_dim; i++)
@@ -271,9 +290,7 @@ static void self_attention(float64_model *m, const query *at, double *stream) {
         const double periods = floor(at->position / (double)s->query_period);
         for (size_t i = 0; i < q_dim; i++) q[i] *= 1 + (double)s->query_beta * log(1 + periods);
     }
-    for (uint32_t h = 0; h < is->n_heads; h++) {
-        attend(out + h * d, q + h * d, b, is, at, h / (is->n_heads / is->n_kv_heads));
-    }
+    for (uint32_t h = 0; h < is->n_heads; h++) { attend(out + h * d, q + h * d, b, is, at, h); }
     project(x, WEIGHT(b, WO), WEIGHT(b, BO), out, dim, q_dim);
     add_branch(stream, x, WEIGHT(b, POST_ATTENTION_NORM), s);
     free(x);
@@ -281,22 +298,90 @@ static void self_attention(float64_model *m, const query *at, double *stream) {
     free(out);
 }
 
-static void feed_forward(float64_model *m, uint32_t layer, double *stream) {
-    const ag_model_spec *s = &m->spec;
-    const block *b = &m->blocks[layer];
-    const size_t dim = s->hidden_size, ffn = s->intermediate_size;
-    double *x = take(dim), *gate = take(ffn), *up = take(ffn);
-    rms_norm(x, stream, WEIGHT(b, FFN_NORM), dim, (double)ag_spec_eps(s));
-    project(gate, WEIGHT(b, GATE), WEIGHT(b, BIAS_GATE), x, ffn, dim);
-    project(up, WEIGHT(b, UP), WEIGHT(b, BIAS_UP), x, ffn, dim);
-    for (size_t i = 0; i < ffn; i++) {
-        gate[i] = activate(gate[i], ag_spec_layer(s, layer)->activation) * up[i];
-    }
-    project(x, WEIGHT(b, DOWN), WEIGHT(b, BIAS_DOWN), gate, dim, ffn);
-    add_branch(stream, x, WEIGHT(b, POST_FFN_NORM), s);
-    free(x);
+/* Weights of a feed-forward part or of an expert, and its activation. */
+typedef struct ffn {
+    const double *gate, *up, *down, *gate_bias, *up_bias, *down_bias;
+    size_t width;
+    const ag_layer_spec *is;
+} ffn;
+
+static double gated(double gate, double up, const ag_layer_spec *is) {
+    if (is->activation != AG_ACTIVATION_SWIGLU_CLAMPED) return activate(gate, is->activation) * up;
+    const double limit = (double)is->experts.gate_limit, g = fmin(gate, limit);
+    return (fmax(fmin(up, limit), -limit) + 1) * g / (1 + exp(-1.702 * g));
+}
+
+static void compute_ffn(double *out, const double *x, const ffn *f, size_t dim) {
+    double *gate = take(f->width), *up = take(f->width);
+    project(gate, f->gate, f->gate_bias, x, f->width, dim);
+    project(up, f->up, f->up_bias, x, f->width, dim);
+    for (size_t i = 0; i < f->width; i++) gate[i] = gated(gate[i], up[i], f->is);
+    project(out, f->down, f->down_bias, gate, dim, f->width);
     free(gate);
     free(up);
+}
+
+/* Returns a bias of expert e in a table of `rows` values each; NULL: no table. */
+static const double *bias_of(const double *table, uint32_t e, size_t rows) {
+    return table ? table + e * rows : NULL;
+}
+
+static ffn expert_of(const block *b, const ag_layer_spec *is, uint32_t e, size_t dim) {
+    const size_t width = is->experts.width;
+    return (ffn){.gate = find_weight(b, AG_LT_EXPERT_GATE, e),
+                 .up = find_weight(b, AG_LT_EXPERT_UP, e),
+                 .down = find_weight(b, AG_LT_EXPERT_DOWN, e),
+                 .gate_bias = bias_of(WEIGHT(b, EXPERT_GATE_BIAS), e, width),
+                 .up_bias = bias_of(WEIGHT(b, EXPERT_UP_BIAS), e, width),
+                 .down_bias = bias_of(WEIGHT(b, EXPERT_DOWN_BIAS), e, dim),
+                 .width = width,
+                 .is = is};
+}
+
+/* out = the sum of the experts with the largest logits, weighted by the softmax of these. */
+static void mix_experts(double *out, const double *x, const block *b, const ag_layer_spec *is,
+                        size_t dim) {
+    const uint32_t n = is->experts.route.n_experts;
+    double logits[MAX_EXPERTS], sum = 0, *one = take(dim);
+    bool is_chosen[MAX_EXPERTS] = {false};
+    project(logits, WEIGHT(b, ROUTER), WEIGHT(b, ROUTER_BIAS), x, n, dim);
+    for (uint32_t k = 0; k < is->experts.route.n_used; k++) {
+        uint32_t best = n;
+        for (uint32_t e = 0; e < n; e++)
+            if (!is_chosen[e] && (best == n || logits[e] > logits[best])) best = e;
+        is_chosen[best] = true;
+        sum += exp(logits[best]);
+    }
+    memset(out, 0, dim * sizeof *out);
+    for (uint32_t e = 0; e < n; e++) {
+        const ffn expert = expert_of(b, is, e, dim);
+        if (!is_chosen[e]) continue;
+        compute_ffn(one, x, &expert, dim);
+        for (size_t i = 0; i < dim; i++) out[i] += exp(logits[e]) / sum * one[i];
+    }
+    free(one);
+}
+
+static void feed_forward(float64_model *m, uint32_t layer, double *stream) {
+    const ag_model_spec *s = &m->spec;
+    const ag_layer_spec *is = ag_spec_layer(s, layer);
+    const block *b = &m->blocks[layer];
+    const size_t dim = s->hidden_size;
+    const ffn dense = {.gate = WEIGHT(b, GATE),
+                       .up = WEIGHT(b, UP),
+                       .down = WEIGHT(b, DOWN),
+                       .gate_bias = WEIGHT(b, BIAS_GATE),
+                       .up_bias = WEIGHT(b, BIAS_UP),
+                       .down_bias = WEIGHT(b, BIAS_DOWN),
+                       .width = s->intermediate_size,
+                       .is = is};
+    double *x = take(dim), *out = take(dim);
+    rms_norm(x, stream, WEIGHT(b, FFN_NORM), dim, (double)ag_spec_eps(s));
+    if (is->experts.route.n_experts) mix_experts(out, x, b, is, dim);
+    else compute_ffn(out, x, &dense, dim);
+    add_branch(stream, out, WEIGHT(b, POST_FFN_NORM), s);
+    free(x);
+    free(out);
 }
 
 void float64_model_token(float64_model *m, uint32_t position, int32_t id, float64_sees_fn sees,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A forward pass in double precision, as plain as it can be written: every tensor from the file by
- * its name, every position kept, and the caller says which of them a query sees. */
+ * its name, every position kept, and the caller says which of them a query sees. Weights of experts
+ * are the softmax of the chosen logits. */
 #ifndef AG_TESTS_GOLDEN_FLOAT64_MODEL_H
 #define AG_TESTS_GOLDEN_FLOAT64_MODEL_H
 

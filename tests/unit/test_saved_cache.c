@@ -135,6 +135,21 @@ static void every_policy_continues_after_restore(void **state) {
     }
 }
 
+/* gpt-oss: sinks join the softmax, every other layer has a window, and experts differ by token. */
+static void sinks_and_windows_continue_after_restore(void **state) {
+    (void)state;
+    ag_model *const plain = model;
+    const size_t n_plain = n_vocab;
+    ag_error err;
+    if (ag_model_load(backend, MODELS "/gpt-oss", NULL, &model, &err) != AG_OK)
+        fail_msg("%s", err.msg);
+    n_vocab = ag_model_get_info(model)->n_vocab;
+    every_policy_continues_after_restore(state);
+    ag_model_destroy(model);
+    model = plain;
+    n_vocab = n_plain;
+}
+
 static void every_cache_type_continues_after_restore(void **state) {
     (void)state;
     const ag_dtype types[] = {AG_F32, AG_F16, AG_Q8_0, AG_Q4_0};
@@ -553,6 +568,7 @@ static void full_disk_keeps_the_old_file(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_policy_continues_after_restore),
+        cmocka_unit_test(sinks_and_windows_continue_after_restore),
         cmocka_unit_test(every_cache_type_continues_after_restore),
         cmocka_unit_test(restores_the_moved_prefix_with_its_copies),
         cmocka_unit_test(restores_ids_into_a_used_session),
