@@ -8,16 +8,6 @@
 
 #include <string.h>
 
-static ag_status compile_regex(ag_pda *pda, const char *text, size_t n, uint32_t *start,
-                               ag_error *err) {
-    ag_text_dfa d;
-    ag_status st = ag_text_dfa_regex(&d, text, n, false, &pda->limits.text, err);
-    if (st != AG_OK) return ag_error_prefix(err, st, "regular expression");
-    *start = ag_pda_dfa(pda, &d, AG_FORM_TEXT, ag_pda_end(pda));
-    ag_text_dfa_free(&d);
-    return AG_OK;
-}
-
 static ag_status compile_choices(ag_pda *pda, const ag_constraint_params *p, uint32_t *start,
                                  ag_error *err) {
     if (!p->n_choices) return AG_FAIL(err, INVALID, "choices: the list is empty");
@@ -42,7 +32,7 @@ ag_status ag_constraint_compile(ag_pda *pda, const ag_json_rules *json, const ag
                                 const ag_constraint_params *params, uint32_t *root,
                                 ag_trigger **trigger, ag_error *err) {
     const ag_grammar_scope scope = {
-        json, tokens, {params->order == AG_JSON_ANY_ORDER, params->closed_objects}};
+        json, tokens, {params->order == AG_JSON_ANY_ORDER, params->closed_objects}, false};
     uint32_t start = AG_PDA_UNSET;
     const char *text = params->text ? params->text : "";
     const size_t n = params->text ? params->len : 0;
@@ -58,7 +48,7 @@ ag_status ag_constraint_compile(ag_pda *pda, const ag_json_rules *json, const ag
         start = ag_pda_call(pda, json->object, ag_pda_end(pda));
         break;
     case AG_CONSTRAINT_REGEX:
-        AG_TRY(compile_regex(pda, text, n, &start, err));
+        AG_TRY(ag_compile_regex(pda, text, n, &start, err));
         break;
     case AG_CONSTRAINT_CHOICES:
         AG_TRY(compile_choices(pda, params, &start, err));

@@ -31,7 +31,6 @@ typedef struct grammar {
     const char *s;
     size_t n, at, line;
     int depth;
-    size_t work; /* nodes written so far, empty ones included */
     ag_pda *pda;
     const ag_grammar_scope *scope;
     int n_schemas;
@@ -191,15 +190,61 @@ static ag_status read_group(grammar *g, uint32_t *id) {
     return AG_OK;
 }
 
-/* Reads a token or a schema. It becomes a rule of its own, which is written at once. */
+/* Compiles a grammar that is a part of this one. Its rules have names of their own. Only one level
+ * is allowed, so that there is no recursion. */
+static ag_status compile_inner(grammar *g, const char *text, size_t n, uint32_t *start) {
+    ag_grammar_scope scope = *g->scope;
+    ag_trigger *trigger = NULL;
+    if (scope.is_inner) return fail_line(g, "%grammar in a %grammar; only one level is allowed");
+    scope.is_inner = true;
+    ag_status st = ag_grammar_compile(g->pda, &scope, text, n, start, &trigger, g->err);
+    if (st == AG_OK && trigger) st = fail_line(g, "%trigger in a %grammar; it belongs outside");
+    ag_trigger_release(trigger);
+    return st;
+}
+
+static bool accept_word(grammar *g, const char *word) {
+    const size_t n = strlen(word);
+    if (g->n - g->at < n || memcmp(g->s + g->at, word, n) != 0) return false;
+    g->at += n;
+    return true;
+}
+
+/* Reads %regex or %grammar and a JSON string. *found: there is one. */
+static ag_status read_text(grammar *g, bool *found, uint32_t *start) {
+    json_error_t e;
+    const bool is_regex = accept_word(g, "%regex");
+    *found = is_regex || accept_word(g, "%grammar");
+    if (!*found) return AG_OK;
+    const size_t flags = JSON_DISABLE_EOF_CHECK | JSON_DECODE_ANY | JSON_ALLOW_NUL;
+    json_t *v = json_loadb(g->s + g->at, g->n - g->at, flags, &e);
+    const char *text = json_string_value(v);
+    ag_status st = text ? AG_OK : fail_line(g, "expected a JSON string after %regex or %grammar");
+    if (text && is_regex) {
+        st = ag_compile_regex(g->pda, text, json_string_length(v), start, g->err);
+        if (st != AG_OK) ag_error_prefix(g->err, st, "grammar: line %zu", g->line);
+    } else if (text) {
+        st = compile_inner(g, text, json_string_length(v), start);
+    }
+    json_decref(v);
+    if (st == AG_OK) g->at += (size_t)e.position;
+    return st;
+}
+
+/* Reads a token, a schema or a text. It becomes a rule of its own, which is written at once. */
 static ag_status read_anonymous(grammar *g, uint32_t *id) {
     uint32_t start;
     const size_t from = g->at;
     if (g->s[from] == '%' && ++g->n_schemas > MAX_SCHEMAS) {
-        return AG_FAIL(g->err, LIMIT, "grammar: too many schemas; the maximum is %d", MAX_SCHEMAS);
+        return AG_FAIL(g->err, LIMIT, "grammar: too many parts with %%; the maximum is %d",
+                       MAX_SCHEMAS);
     }
-    ag_status st = ag_grammar_atom(g->pda, g->scope, g->s, g->n, &g->at, &start, g->err);
-    if (st != AG_OK) return ag_error_prefix(g->err, st, "grammar: line %zu", g->line);
+    bool is_text;
+    AG_TRY(read_text(g, &is_text, &start));
+    if (!is_text) {
+        const ag_status st = ag_grammar_atom(g->pda, g->scope, g->s, g->n, &g->at, &start, g->err);
+        if (st != AG_OK) return ag_error_prefix(g->err, st, "grammar: line %zu", g->line);
+    }
     for (size_t i = from; i < g->at; i++) g->line += g->s[i] == '\n';
     AG_TRY(AG_GROW(g->rules, &g->rules_cap, g->n_rules + 1, g->err));
     g->rules[g->n_rules] = (rule){.name = "",
@@ -373,7 +418,7 @@ static bool charge_node(grammar *g) {
     ag_error err;
     if (g->pda->status != AG_OK) return false;
     ag_pda_fail(g->pda, ag_compile_steps(1, &err), &err);
-    if (g->work++ < max) return g->pda->status == AG_OK;
+    if (g->pda->n_nodes++ < max) return g->pda->status == AG_OK;
     ag_pda_fail(g->pda,
                 AG_FAIL(&err, LIMIT, "grammar: too large: more than %zu nodes to write", max),
                 &err);
@@ -455,4 +500,14 @@ ag_status ag_grammar_compile(ag_pda *pda, const ag_grammar_scope *scope, const c
     ag_free(g.rules);
     ag_free(g.slots);
     return st;
+}
+
+ag_status ag_compile_regex(ag_pda *pda, const char *text, size_t n, uint32_t *start,
+                           ag_error *err) {
+    ag_text_dfa d;
+    ag_status st = ag_text_dfa_regex(&d, text, n, false, &pda->limits.text, err);
+    if (st != AG_OK) return ag_error_prefix(err, st, "regular expression");
+    *start = ag_pda_dfa(pda, &d, AG_FORM_TEXT, ag_pda_end(pda));
+    ag_text_dfa_free(&d);
+    return AG_OK;
 }

@@ -143,7 +143,8 @@ static ag_status read_notation(reader *r, ag_schema_notation *out, bool *is_json
     while (kind < 4 && (strlen(notations[kind].name) != n || memcmp(name, notations[kind].name, n)))
         kind++;
     if (kind == 4) {
-        return AG_FAIL(r->err, FORMAT, "unknown notation %%%.*s; use json, python, braces or tags",
+        return AG_FAIL(r->err, FORMAT,
+                       "unknown notation %%%.*s; use json, python, braces, tags, regex or grammar",
                        (int)(n < 20 ? n : 20), name);
     }
     r->at += n;

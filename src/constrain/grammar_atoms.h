@@ -11,6 +11,7 @@ typedef struct ag_grammar_scope {
     const ag_json_rules *json;
     const ag_token_tree *tokens;
     ag_schema_objects objects;
+    bool is_inner; /* the grammar is a part of another one */
 } ag_grammar_scope;
 
 /* Reads the character of a literal or a class at s[*at], which may be escaped, and advances *at.

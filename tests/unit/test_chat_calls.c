@@ -482,12 +482,48 @@ static void check_contents(const ag_chat_format *f, const ag_tokenizer *t,
             fail_msg("%s is %s", contents[i].text, wanted ? "rejected" : "allowed");
     }
     ag_constraint_destroy(x);
-    p.kind = AG_CONSTRAINT_REGEX;
-    assert_int_equal(ag_chat_constrain_content(c, vocab, &p, &x, &err), AG_OK);
-    assert_null(x);
-    p.kind = AG_CONSTRAINT_JSON_SCHEMA;
     p.len--;
     assert_int_equal(ag_chat_constrain_content(c, vocab, &p, &x, &err), AG_FORMAT);
+    ag_ids_free(&ids);
+    ag_chat_destroy(c);
+}
+
+/* A regular expression, and a grammar whose rules are named as those of the format. */
+static void check_other_notations(const ag_chat_format *f, const ag_tokenizer *t,
+                                  const ag_constraint_vocab *vocab) {
+    static const struct {
+        ag_constraint_kind kind;
+        const char *text;
+    } notations[] = {
+        {AG_CONSTRAINT_REGEX, "\\d{2}"},
+        {AG_CONSTRAINT_GRAMMAR, "root ::= thought final\nthought ::= [0-9]\nfinal ::= [0-9]"}};
+    static const struct {
+        const char *text;
+        bool allowed;
+    } answers[] = {{FINAL "12", true},
+                   {THOUGHT FINAL "12", true},
+                   {THOUGHT CALL_OPEN "{\"path\": \"/a\"}", true},
+                   {FINAL "1", false},
+                   {FINAL "1a", false},
+                   {"12", false}};
+    ag_chat *c = chat_of(f, "[{'role': 'user', 'content': 'a'}]", full_tools);
+    ag_ids ids = {0};
+    assert_int_equal(ag_chat_render(c, 0, &ids, NULL, NULL), AG_OK);
+    for (size_t n = 0; n < sizeof notations / sizeof *notations; n++) {
+        ag_constraint_params p = ag_constraint_defaults(notations[n].kind);
+        ag_constraint *x;
+        ag_error err = {0};
+        p.text = notations[n].text;
+        p.len = strlen(p.text);
+        if (ag_chat_constrain_content(c, vocab, &p, &x, &err) != AG_OK) fail_msg("%s", err.msg);
+        for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
+            assert_int_equal(ag_constraint_reset(x, NULL), AG_OK);
+            const bool allowed = try_text(x, t, answers[i].text, &ids) && ag_constraint_may_end(x);
+            if (allowed != answers[i].allowed)
+                fail_msg("%s: %s is %s", p.text, answers[i].text, allowed ? "allowed" : "rejected");
+        }
+        ag_constraint_destroy(x);
+    }
     ag_ids_free(&ids);
     ag_chat_destroy(c);
 }
@@ -508,6 +544,7 @@ static void only_the_final_message_is_constrained(void **state) {
     assert_int_equal(ag_constraint_vocab_create(t, N_VOCAB, &eos, 1, &vocab, NULL), AG_OK);
     check_contents(f, t, vocab, false);
     check_contents(f, t, vocab, true);
+    check_other_notations(f, t, vocab);
     const ag_constraint_params p = ag_constraint_defaults(AG_CONSTRAINT_JSON_OBJECT);
     ag_chat *c = chat_of(other, "[{'role': 'user', 'content': 'a'}]", NULL);
     assert_int_equal(ag_chat_constrain_content(c, vocab, &p, &none, NULL), AG_OK);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Grammars that contain special tokens and schemas, as JSON and as arguments of calls. */
+/* Grammars that contain special tokens, other notations, and schemas, as JSON and as arguments of
+ * calls. */
 #include "constrain_texts.h"
 #include "support/failing_allocator.h"
 
@@ -43,6 +44,12 @@ static const struct {
      {"a<12>", "a<1>[true]", "a{}<3>"},
      {"a", "a<x>", "a<1.5>"}},
     {"root ::= %python {} \"!\" | %python true", {"!", ""}, {"a=1"}},
+    {"root ::= \"id=\" %regex \"[a-f]\\\\d{2}|\\u00e9\" \".\"",
+     {"id=a12.", "id=\xC3\xA9."},
+     {"id=g12.", "id=a1.", "a12."}},
+    {"root ::= a %grammar \"root ::= a+\\na ::= \\\"x\\\" | %json true\"  a\na ::= \"y\"",
+     {"yxy", "yx{}xy"},
+     {"yy", "xxx", "yyy"}},
     {"root ::= %tags(\"<\", \"=\", \"<\", \":\", \">\", \";\", \"\") {\"properties\": {\"a\": {}, "
      "\"b\": "
      "{\"type\": \"string\", \"pattern\": \"^x+$\"}}, \"required\": [\"b\"]}",
@@ -82,6 +89,13 @@ static const struct {
     {"root ::= \"a\"\n  \n| %xml {}", AG_FORMAT, "line 3: unknown notation %xml"},
     {"root ::= %json {", AG_FORMAT, "expected a JSON schema"},
     {"root ::= %json", AG_FORMAT, "expected a JSON schema"},
+    {"root ::= %regex 1", AG_FORMAT, "line 1: expected a JSON string after"},
+    {"root ::= %regex \"(\"", AG_FORMAT, "regular expression: "},
+    {"root ::= %grammar \"rot ::= \\\"x\\\"\"", AG_FORMAT, "rule root is not defined"},
+    {"root ::= %grammar \"root ::= %grammar \\\"\\\"\"", AG_FORMAT, "only one level is allowed"},
+    {"root ::= %grammar \"%trigger {\\\"anywhere\\\": [\\\"\\\\\\\"x\\\\\\\"\\\"]}\\nroot ::= "
+     "\\\"x\\\"\"",
+     AG_FORMAT, "%trigger in a %grammar"},
     {"root ::= %json {\"type\": 1}", AG_FORMAT, "#/type"},
     {"root ::= %braces {}", AG_FORMAT, "delimiters"},
     {"root ::= %braces(\"a\") {}", AG_FORMAT, "2 delimiters"},

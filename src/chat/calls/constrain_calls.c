@@ -96,6 +96,13 @@ static ag_status append_choices(const ag_constraint_params *p, ag_text *out, ag_
     return ag_call_put(&w, ")");
 }
 
+/* Appends a regular expression or a grammar, which keeps its own names of rules. */
+static ag_status append_text(const ag_constraint_params *p, ag_text *out, ag_error *err) {
+    const bool is_regex = p->kind == AG_CONSTRAINT_REGEX;
+    AG_TRY(ag_text_append_string(out, is_regex ? "%regex " : "%grammar ", err));
+    return ag_json_text_quote(p->text ? p->text : "", p->text ? p->len : 0, out, err);
+}
+
 static ag_status append_schema(const ag_constraint_params *p, ag_text *out, ag_error *err) {
     json_t *schema;
     AG_TRY(ag_json_parse(p->text, p->len, "schema", &schema, err));
@@ -105,13 +112,13 @@ static ag_status append_schema(const ag_constraint_params *p, ag_text *out, ag_e
     return st;
 }
 
-/* Appends the part of a grammar that matches the content; nothing if there is no such notation. */
+/* Appends the part of a grammar that matches the content; nothing if there are no choices. */
 static ag_status append_content(const ag_constraint_params *p, ag_text *out, ag_error *err) {
     if (p->kind == AG_CONSTRAINT_JSON_SCHEMA) return append_schema(p, out, err);
     if (p->kind == AG_CONSTRAINT_JSON_OBJECT)
         return ag_text_append_string(out, "%json {\"type\": \"object\"}", err);
-    const bool has_choices = p->kind == AG_CONSTRAINT_CHOICES && p->n_choices;
-    return has_choices ? append_choices(p, out, err) : AG_OK;
+    if (p->kind != AG_CONSTRAINT_CHOICES) return append_text(p, out, err);
+    return p->n_choices ? append_choices(p, out, err) : AG_OK;
 }
 
 ag_status ag_chat_constrain_content(const ag_chat *c, const ag_constraint_vocab *v,
