@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The input is a GGUF file. An accepted file must contain what its header describes, and
- * everything that a source makes of it must be readable. */
+ * everything that a source makes of it must be readable, and so must the model's description. */
 #include "fuzz.h"
 
 #include "formats/gguf.h"
+#include "models/config.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,6 +43,18 @@ static void touch(const ag_source_string *s, size_t n) {
     if (sum == 1) putchar('\n');
 }
 
+/* A description that was read has experts within their limits. */
+static void read_spec(const ag_weight_source *s) {
+    static ag_model_spec spec;
+    ag_error err;
+    if (ag_spec_read(s, &spec, &err) != AG_OK) return;
+    for (uint32_t i = 0; i < spec.n_kinds; i++) {
+        const ag_expert_spec *x = &spec.kinds[i].experts;
+        if (!x->route.n_experts) continue;
+        if (!x->width || !x->route.n_used || x->route.n_used > x->route.n_experts) abort();
+    }
+}
+
 static void read_source(const char *path) {
     ag_error err;
     ag_weight_source *s;
@@ -52,6 +65,7 @@ static void read_source(const char *path) {
         if (text.text && text.text[text.n]) abort();
         ag_source_text_free(&text);
     }
+    read_spec(s);
     ag_source_vocabulary v;
     if (ag_source_read_vocabulary(s, &v, &err) == AG_OK) {
         touch(v.tokens, v.n_tokens);
