@@ -70,6 +70,11 @@ const model_entry *model_list_next_shown(const model_list *l, const model_entry 
     return NULL;
 }
 
+void model_list_digest(model_list *l, const model_entry *e, char digest[SHA256_HEX]) {
+    (void)l;
+    memcpy(digest, e->digest, SHA256_HEX);
+}
+
 const char *http_client(const serve_http_request *http) {
     (void)http;
     return "";
