@@ -237,8 +237,10 @@ static bool compile_constraint(const serve_job *job, const ag_text *required_cal
     if (!required_call->len && r->constraint == AG_CONSTRAINT_CHOICES &&
         !add_choices(r, &p, &choices, e))
         return false;
+    /* As with llama.cpp's server, a grammar describes the entire answer. */
+    const bool is_part = p.kind != AG_CONSTRAINT_GRAMMAR && !r->continue_last;
     ag_status st = find_vocab(job, &vocab, &err);
-    if (st == AG_OK && r->kind == SERVE_CHAT && !required_call->len && !r->continue_last)
+    if (st == AG_OK && r->kind == SERVE_CHAT && is_part)
         st = ag_chat_constrain_content(job->chat, vocab, &p, out, &err);
     if (st == AG_OK && !*out) st = ag_constraint_create(vocab, &p, out, &err);
     account_free(choices);
