@@ -12,7 +12,7 @@
 #   scripts/test.sh hostile      hostile clients against the native build and that with address sanitizer: ten minutes for
 #                                each row of tests/hostile/README.md, about 3.5 hours. HOSTILE_OPTIONS are passed on, such
 #                                as --quick, or --row 2 --seconds 60
-#   scripts/test.sh deb          Debian packages: built twice, checked, and used in clean trees of Debian 12
+#   scripts/test.sh deb          Debian packages: built twice, checked, and used in clean trees of Debian 12 and 13
 #   scripts/test.sh long         what takes longest, natively and under sanitizers and the emulator; --all leaves it out
 # A stage whose tools are absent and cannot be installed is skipped, and this is said.
 # shellcheck disable=SC2317 # Stages are called by name.
@@ -150,12 +150,12 @@ stage_static() {
     if grep -vE 'linux-vdso|ld-linux|/lib(c|m)\.so' <<<"$libraries"; then
         die "build/static/bin/antigravity loads more than libc"
     fi
-    run_tests static -L 'cli|install' -E '^page$'
+    run_tests static -L 'cli|install' -E '^(page|cli_guides)$'
 }
 
 stage_shared() {
     build_preset shared antigravity_program ag_internal cli_tests
-    run_tests shared -L 'cli|meta|install' -E '^(page|cli_(chat|conversation|eval|measure|ruler|speculate|streams|terminal))$'
+    run_tests shared -L 'cli|meta|install' -E '^(page|cli_(chat|conversation|eval|guides|measure|ruler|speculate|streams|terminal))$'
 }
 
 stage_aarch64() {
@@ -294,6 +294,7 @@ stage_deb() {
     require dpkg-buildpackage dh lintian abidw mmdebstrap
     scripts/deb.sh
     scripts/deb.sh tree bookworm
+    scripts/deb.sh try trixie
 }
 
 stage_native() {
