@@ -131,6 +131,7 @@ static void failed_step_restores_samplers(void **state) {
         p.temperature = 50; /* nearly uniform: each random number is another token */
         p.top_p = 1;
         p.top_k = 0;
+        p.min_p = 0;
         p.seed = 9;
         must(ag_sampler_create(&p, (int32_t)n_vocab, &sampler, &err), &err);
         ag_step_item items[] = {r.items[0], r.items[1]};

@@ -237,7 +237,7 @@ static bool compile_constraint(const serve_job *job, const ag_text *required_cal
     if (!required_call->len && r->constraint == AG_CONSTRAINT_CHOICES &&
         !add_choices(r, &p, &choices, e))
         return false;
-    /* As with llama.cpp's server, a grammar describes the entire answer. */
+    /* A grammar describes the entire answer, as in llama.cpp's protocol. */
     const bool is_part = p.kind != AG_CONSTRAINT_GRAMMAR && !r->continue_last;
     ag_status st = find_vocab(job, &vocab, &err);
     if (st == AG_OK && r->kind == SERVE_CHAT && is_part)
