@@ -10,7 +10,7 @@
 #
 # Other things are as on the pages, but: every model is the bundled one with a chat template, the seed is 1, `make install` installs
 # BUILD_DIR, scripts/demo.sh and scripts/models.sh neither build nor fetch, and a chat reads one line. A server that is not
-# started in the background is stopped when it listens; another port replaces 8080. Measurements are of a small shape, with few
+# started in the background is stopped when it listens; other ports replace 8080 to 8082. Measurements are of a small shape, with few
 # tokens, and generations have at most 40.
 set -euo pipefail
 source_dir=$(cd "$1" && pwd) build_dir=$3 left_out=$4
@@ -270,7 +270,7 @@ for page in "$@"; do
     n_run=$((n_run + $(grep -cvE '^(#|  |$)' "$work/commands" || true)))
     n_elsewhere=$((n_elsewhere + $(grep -cE '^#run by [^ ]+: [^ #]' "$work/commands" || true)))
     n_left_out=$((n_left_out + $(grep -cE '^#left out: [^ #]' "$work/commands" || true)))
-    sed -E "s/^antigravity serve (.*) &\$/antigravity serve --in-background \1/; s/\b8080\b/$port/g; s|https://example.org|${HF_ENDPOINT:-}|" "$work/commands" >"$work/page.sh"
+    sed -E "s/^antigravity serve (.*) &\$/antigravity serve --in-background \1/; s/\b8080\b/$port/g; s/\b8081\b/$((port + 2))/g; s/\b8082\b/$((port + 3))/g; s|https://example.org|${HF_ENDPOINT:-}|" "$work/commands" >"$work/page.sh"
     if ! bash -ev "$work/page.sh" >"$work/log" 2>&1 </dev/null; then
         fail "$page: the last of these commands failed:"
         tail -n 30 "$work/log"
