@@ -213,7 +213,8 @@ static void cached_sessions_have_unique_ids(void **state) {
     uint64_t ids[8] = {0};
     (void)state;
     p.n_answers = 3;
-    p.sampling.temperature = 2;
+    p.sampling.temperature = 2; /* three different answers */
+    p.sampling.min_p = 0;
     run_request(&p);
     /* A view waits for the engine, which has published by then. */
     ag_cache_view_destroy(view_of(asker.id, NULL));
