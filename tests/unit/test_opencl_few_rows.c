@@ -3,6 +3,7 @@
  * it has alone. */
 #include "backend/opencl/ops.h"
 #include "memory/galloc.h"
+#include "unit/float_tensor.h"
 #include "unit/opencl_device.h"
 
 #include <setjmp.h>
@@ -19,18 +20,6 @@ static ag_backend *device;
 static ag_memory *host;
 static float x_values[MOST * K], w_values[N * K];
 
-static ag_tensor tensor_in(ag_memory *memory, ag_buffer **owner, const float *values, size_t rows,
-                           size_t cols) {
-    ag_tensor t;
-    ag_error err;
-    const size_t bytes = rows * cols * sizeof(float);
-    assert_int_equal(
-        ag_tensor_alloc(&t, owner, memory, AG_USAGE_SCRATCH, AG_F32, ag_shape_2d(rows, cols), &err),
-        AG_OK);
-    if (values) assert_int_equal(ag_buffer_upload(*owner, 0, values, bytes, &err), AG_OK);
-    return t;
-}
-
 /* Multiplies m rows of x with the weight, and checks for one launch over all rows of x. */
 static void multiply(const ag_tensor *w, const float *x, size_t m, float *out) {
     ag_launch_info kinds[8];
@@ -38,8 +27,8 @@ static void multiply(const ag_tensor *w, const float *x, size_t m, float *out) {
     ag_error err;
     size_t n;
     ag_memory *memory = ag_backend_memory(device);
-    const ag_tensor in = tensor_in(memory, &owners[0], x, m, K);
-    ag_tensor y = tensor_in(memory, &owners[1], NULL, m, N);
+    const ag_tensor in = float_tensor(memory, &owners[0], x, m, K);
+    ag_tensor y = float_tensor(memory, &owners[1], NULL, m, N);
     assert_int_equal(ag_backend_launches(device, kinds, 8, &n), AG_OK);
     assert_int_equal(ag_matmul_transposed(device, &y, &in, w), AG_OK);
     assert_int_equal(ag_backend_launches(device, kinds, 8, &n), AG_OK);
@@ -54,7 +43,7 @@ static void multiply(const ag_tensor *w, const float *x, size_t m, float *out) {
 
 static void check_type(ag_dtype type) {
     ag_buffer *source_owner, *owner;
-    ag_tensor w, source = tensor_in(host, &source_owner, w_values, N, K);
+    ag_tensor w, source = float_tensor(host, &source_owner, w_values, N, K);
     float alone[MOST * N], together[MOST * N];
     assert_int_equal(ag_prepare_weight(device, &w, &owner, &source, type, NULL, NULL), AG_OK);
     for (size_t r = 0; r < MOST; r++) multiply(&w, x_values + r * K, 1, alone + r * N);

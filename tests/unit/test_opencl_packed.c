@@ -4,8 +4,10 @@
 #include "backend/opencl/ops.h"
 #include "core/backend_ops.h"
 #include "memory/galloc.h"
+#include "unit/float_tensor.h"
 #include "unit/opencl_device.h"
 
+#include <antigravity/alloc.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,18 +22,6 @@ enum { M = 9, N = 40, MOST_K = 8256 }; /* a row of MOST_K has two pieces for a w
 static ag_backend *device;
 static ag_memory *host;
 static float values[4][M * MOST_K], w_values[N * MOST_K];
-
-static ag_tensor tensor_in(ag_memory *memory, ag_buffer **owner, const float *from, size_t rows,
-                           size_t cols) {
-    ag_tensor t;
-    ag_error err;
-    const size_t bytes = rows * cols * sizeof(float);
-    assert_int_equal(
-        ag_tensor_alloc(&t, owner, memory, AG_USAGE_SCRATCH, AG_F32, ag_shape_2d(rows, cols), &err),
-        AG_OK);
-    if (from) assert_int_equal(ag_buffer_upload(*owner, 0, from, bytes, &err), AG_OK);
-    return t;
-}
 
 /* Tensors of a case: rows that are computed from others, a weight, and products. */
 typedef struct set {
@@ -60,15 +50,15 @@ static void make(set *s, size_t k, ag_dtype type) {
     ag_memory *memory = ag_backend_memory(device);
     static float zeros[M * N];
     ag_buffer *source_owner;
-    const ag_tensor source = tensor_in(host, &source_owner, w_values, N, k);
+    const ag_tensor source = float_tensor(host, &source_owner, w_values, N, k);
     s->k = k;
-    s->y = tensor_in(memory, &s->owners[0], values[3], M, k);
-    s->x = tensor_in(memory, &s->owners[1], values[0], M, k);
-    s->add = tensor_in(memory, &s->owners[2], values[1], M, k);
-    s->scale = tensor_in(memory, &s->owners[3], values[2], 1, k);
+    s->y = float_tensor(memory, &s->owners[0], values[3], M, k);
+    s->x = float_tensor(memory, &s->owners[1], values[0], M, k);
+    s->add = float_tensor(memory, &s->owners[2], values[1], M, k);
+    s->scale = float_tensor(memory, &s->owners[3], values[2], 1, k);
     s->scale.shape = ag_shape_1d(k);
-    s->product = tensor_in(memory, &s->owners[4], NULL, M, N);
-    s->copy = tensor_in(memory, &s->owners[5], NULL, M, k);
+    s->product = float_tensor(memory, &s->owners[4], NULL, M, N);
+    s->copy = float_tensor(memory, &s->owners[5], NULL, M, k);
     assert_int_equal(ag_prepare_weight(device, &s->w, &s->owners[6], &source, type, NULL, NULL),
                      AG_OK);
     ag_buffer_release(&source_owner);
@@ -125,6 +115,21 @@ static void check_norm(set *s) {
     }
 }
 
+/* Runs first, since the memory of packed rows only grows. */
+static void packed_rows_have_two_bytes_for_blocks_and_four_for_floats(void **state) {
+    (void)state;
+    enum { ROUNDING = 256, FACTORS = M * sizeof(float) };
+    set s;
+    make(&s, MOST_K, AG_Q4_0);
+    assert_in_range(ag_cl_of(device)->packed.bytes, 2 * M * MOST_K,
+                    2 * M * MOST_K + ROUNDING + FACTORS);
+    release(&s);
+    make(&s, MOST_K, AG_BF16);
+    assert_in_range(ag_cl_of(device)->packed.bytes, 4 * M * MOST_K,
+                    4 * M * MOST_K + ROUNDING + FACTORS);
+    release(&s);
+}
+
 static void products_of_norms_and_gates_have_the_bits_of_a_copy(void **state) {
     (void)state;
     static const size_t sizes[] = {320, MOST_K};
@@ -178,6 +183,49 @@ static void another_order_is_packed_again(void **state) {
     release(&other);
 }
 
+/* Allocator that makes the next block of a size from a block that was released. */
+typedef struct reuse {
+    void *block; /* before its release: the block to reuse; NULL after its reuse */
+    size_t bytes;
+    bool is_free;
+} reuse;
+
+static void *reuse_alloc(void *user, size_t bytes) {
+    reuse *r = user;
+    if (!r->is_free || bytes != r->bytes) return malloc(bytes);
+    r->is_free = false;
+    return r->block;
+}
+
+static void *reuse_resize(void *user, void *p, size_t bytes) {
+    (void)user;
+    return realloc(p, bytes);
+}
+
+static void reuse_release(void *user, void *p) {
+    reuse *r = user;
+    if (p == r->block) r->is_free = true;
+    else free(p);
+}
+
+static void a_new_buffer_with_the_address_of_a_packed_one_is_packed(void **state) {
+    (void)state;
+    static float products[M * N];
+    static const float zeros[M * N];
+    set s;
+    make(&s, 320, AG_Q4_0);
+    norm(&s);
+    reuse r = {.block = s.owners[0], .bytes = sizeof(ag_cl_buffer)};
+    ag_set_allocator(&(ag_allocator){reuse_alloc, reuse_resize, reuse_release, &r});
+    ag_buffer_release(&s.owners[0]);
+    s.y = float_tensor(ag_backend_memory(device), &s.owners[0], NULL, M, s.k);
+    ag_set_allocator(NULL);
+    assert_ptr_equal(s.owners[0], r.block);
+    multiply(&s, &s.y, products);
+    assert_memory_equal(products, zeros, sizeof zeros);
+    release(&s);
+}
+
 int main(void) {
     const ag_backend_params params = {.time_launches = true};
     ag_error err;
@@ -197,9 +245,11 @@ int main(void) {
     }
     if (ag_galloc_create(&host, NULL) != AG_OK) return EXIT_FAILURE;
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(packed_rows_have_two_bytes_for_blocks_and_four_for_floats),
         cmocka_unit_test(products_of_norms_and_gates_have_the_bits_of_a_copy),
         cmocka_unit_test(a_change_of_the_rows_is_seen),
         cmocka_unit_test(another_order_is_packed_again),
+        cmocka_unit_test(a_new_buffer_with_the_address_of_a_packed_one_is_packed),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     ag_galloc_destroy(host);

@@ -63,6 +63,10 @@ ag_status ag_cl_matmul_group(ag_backend *b, ag_tensor *const y[], const ag_tenso
 
 /* ops_pack.c. Packed rows are what matmul_mma.cl reads. */
 enum { AG_CL_MATVEC_MOST_MMA = 4 }; /* rows of x up to which products go without tensor cores */
+/* Returns the bytes of a packed value: with weights of floats two numbers. */
+static inline size_t ag_cl_packed_bytes(ag_dtype type) {
+    return ag_dtype_is_quantized(type) ? 2 : 4;
+}
 /* Packs the rows of x for weights of the type, unless cl->packed has them. again: rows of x were
  * packed in this product. */
 ag_status ag_cl_pack(ag_cl_backend *cl, const ag_tensor *x, ag_dtype type, bool again);

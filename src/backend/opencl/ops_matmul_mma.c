@@ -23,14 +23,11 @@ typedef struct tiling {
     unsigned stages;
 } tiling;
 
-/* Returns the bytes of a packed value of x: with weights of floats two numbers. */
-static size_t x_bytes(ag_dtype type) { return ag_dtype_is_quantized(type) ? 2 : 4; }
-
 /* Returns an upper bound of the local memory that a stage takes. */
 static size_t stage_bytes(ag_dtype type, size_t tile_m) {
     enum { BLOCK_K = 256, PADDING = 128, FACTORS = 2048 };
     const size_t levels = ag_cl_plane_bytes(type, 0, BLOCK_K) + ag_cl_plane_bytes(type, 1, BLOCK_K);
-    return tile_m * STEP * x_bytes(type) + TILE_N * levels * STEP / BLOCK_K + PADDING +
+    return tile_m * STEP * ag_cl_packed_bytes(type) + TILE_N * levels * STEP / BLOCK_K + PADDING +
            (ag_dtype_is_quantized(type) ? FACTORS : 0);
 }
 
