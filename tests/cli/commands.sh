@@ -88,7 +88,7 @@ END
 executable "$work/bin/micro_bench" <<END
 #!/bin/sh
 [ -x "$build_dir/bin/micro_bench" ] || exit 0
-exec "$build_dir/bin/micro_bench" "\$@" --cases prompts --op add >"$work/output"
+exec "$build_dir/bin/micro_bench" "\$@" --cases oracle --op rms_norm --ms 1 >"$work/output"
 END
 
 # A virtual environment has the package of the build, and pip installs nothing.
