@@ -32,6 +32,7 @@ def test_results_become_tensors_without_a_copy(tiny):
 def test_policy_in_torch_retains_the_slots_of_its_twin(tiny):
     class KeyDiff(ag.Policy):
         importance = "keys"
+        prefill_block = 128
 
         def from_keys(self, layer):
             keys = torch.nn.functional.normalize(torch.from_numpy(layer.keys), dim=-1)
