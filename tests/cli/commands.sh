@@ -4,8 +4,8 @@
 # The blocks of a page run in one shell, as a reader types them. Each command must end with status 0 within five minutes,
 # and those of antigravity must write to standard output. A block is left out if a line <!-- not run: REASON --> is before
 # it; at most LEFT_OUT percent of all commands may be. <!-- run by SCRIPT --> names the script that runs the block, which must
-# exist. Checks that generations of README.md are bounded, that scripts exist
-# and that models named in README.md are those of scripts/models.sh.
+# exist. Checks that generations of README.md are bounded, that scripts exist and that models named in README.md are those of
+# scripts/models.sh.
 #   commands.sh SOURCE_DIR PROGRAM BUILD_DIR LEFT_OUT PAGE...
 #
 # Other things are as on the pages, but: every model is the bundled one with a chat template, the seed is 1, `make install` installs
