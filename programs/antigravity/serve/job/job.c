@@ -329,6 +329,7 @@ static bool submit(serve_job *job, job_prompt *p) {
     params.prompt = p->ids.data;
     params.n_prompt = p->ids.n;
     params.constraint = p->constraint;
+    params.deadline_s = job_time_left(job);
     params.event = queue_event;
     params.user = p;
     http_request_retain(job->http);

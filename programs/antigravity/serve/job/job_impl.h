@@ -82,6 +82,8 @@ void job_free_answers(serve_job *job);
 /* job_settings.c: fills job->params, except for the prompt. constrained: the constraint ends the
  * answer, so the template's stop strings do not apply. */
 bool job_apply_settings(serve_job *job, bool constrained, serve_error *e);
+/* Returns the seconds that are left for the answer, from now on; 0: no limit. */
+double job_time_left(const serve_job *job);
 /* Fails if a prompt exceeds the context and no policy or memory threshold evicts. The settings are
  * applied. */
 bool job_check_lengths(const serve_job *job, serve_error *e);

@@ -163,8 +163,7 @@ static bool apply_cache(serve_job *job, serve_error *e) {
     return true;
 }
 
-/* Returns the seconds that are left for the answer, from now on; 0: no limit. */
-static double time_left(const serve_job *job) {
+double job_time_left(const serve_job *job) {
     const double own = job->request.timeout_s;
     double limit = job->http->server->settings->timeout_s;
     if (own > 0 && (!limit || own < limit)) limit = own;
@@ -188,7 +187,6 @@ bool job_apply_settings(serve_job *job, bool constrained, serve_error *e) {
     p->prompt_logprobs = r->logprobs && r->echo;
     p->n_top = r->n_top;
     p->no_prefix = r->no_prefix;
-    p->deadline_s = time_left(job);
     if (r->n_top > MAX_TOP) return reject_field(e, "top_logprobs", "must be at most %d", MAX_TOP);
     const double n_reported = reported_prompt_tokens(job) + reported_new_tokens(job),
                  max_bytes = (double)MAX_REPORTED_TOKENS * REPORTED_TOKEN_BYTES;
