@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { MAX_PARENTHESES = 100, MAX_COUNT = 100000, MAX_SCHEMAS = 256 };
+enum { MAX_PARENTHESES = 100, MAX_COUNT = 100000, MAX_PARTS = 256 };
 
 typedef struct rule {
     const char *name; /* [len] borrowed from the text */
@@ -33,7 +33,6 @@ typedef struct grammar {
     int depth;
     ag_pda *pda;
     const ag_grammar_scope *scope;
-    int n_schemas;
     ag_trigger *trigger; /* NULL: none */
     ag_error *err;
 } grammar;
@@ -235,9 +234,9 @@ static ag_status read_text(grammar *g, bool *found, uint32_t *start) {
 static ag_status read_anonymous(grammar *g, uint32_t *id) {
     uint32_t start;
     const size_t from = g->at;
-    if (g->s[from] == '%' && ++g->n_schemas > MAX_SCHEMAS) {
+    if (g->s[from] == '%' && ++g->pda->n_parts > MAX_PARTS) {
         return AG_FAIL(g->err, LIMIT, "grammar: too many parts with %%; the maximum is %d",
-                       MAX_SCHEMAS);
+                       MAX_PARTS);
     }
     bool is_text;
     AG_TRY(read_text(g, &is_text, &start));

@@ -121,6 +121,22 @@ static void rejects_bad_grammars_with_a_reason(void **state) {
     }
 }
 
+/* Parts of inner grammars count too: 3 * 86 of them exceed 256. */
+static void counts_parts_of_all_grammars(void **state) {
+    char text[8192] = "root ::= ";
+    (void)state;
+    for (int g = 0; g < 3; g++) {
+        strcat(text, "%grammar \"root ::= ");
+        for (int i = 0; i < 85; i++) strcat(text, "%json true ");
+        strcat(text, "\" ");
+    }
+    const ag_constraint_params p = texts_params(AG_CONSTRAINT_GRAMMAR, text);
+    ag_constraint *c;
+    ag_error err;
+    assert_int_equal(ag_constraint_create(texts_vocab, &p, &c, &err), AG_LIMIT);
+    assert_non_null(strstr(err.msg, "too many parts"));
+}
+
 /* A special token is allowed only where the grammar names it, never by its text. */
 static void allows_special_tokens_only_where_named(void **state) {
     (void)state;
@@ -190,6 +206,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(writes_arguments_in_each_notation),
         cmocka_unit_test(rejects_bad_grammars_with_a_reason),
+        cmocka_unit_test(counts_parts_of_all_grammars),
         cmocka_unit_test(allows_special_tokens_only_where_named),
         cmocka_unit_test(reports_failed_allocations),
     };

@@ -103,6 +103,7 @@ typedef struct ag_pda {
     uint32_t id_bit; /* bit of its rule numbers: AG_PDA_SHARED or 0 */
     ag_pda_limits limits;
     size_t n_nodes;    /* nodes of grammars written so far, empty ones included */
+    size_t n_parts;    /* parts that begin with %, of all grammars */
     size_t text_steps; /* steps of all text automata: limits.text.spent points here */
     ag_status status;
     ag_error error; /* valid if status is not AG_OK */
