@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import constraints, errors
 from ._native import IdBuffer, TextBuffer, call, create, ffi, lib
-from .generation import Generation, TokenLogprob
+from .generation import Generation, TokenLogprob, TokenTexts
 
 if TYPE_CHECKING:
     from .model import Model
@@ -156,16 +156,17 @@ class LogprobObjects:
     """Log-probabilities of a generation's tokens in OpenAI's shape, each token once."""
 
     def __init__(self, model: Model, generation: Generation) -> None:
-        self._model, self._generation = model, generation
-        self._n_reported = 0
+        self._generation, self._n_reported = generation, 0
+        self._texts = TokenTexts(model) if generation.has_logprobs else None
 
-    def _token(self, token: int, logprob: float) -> dict[str, Any]:
-        text = self._model.detokenize([token], special=True)
+    @staticmethod
+    def _token(text: str, logprob: float) -> dict[str, Any]:
         return {"token": text, "logprob": logprob, "bytes": list(text.encode())}
 
     def _object(self, entry: TokenLogprob) -> dict[str, Any]:
-        top = [self._token(token, logprob) for token, logprob in entry.top]
-        return {**self._token(entry.token, entry.logprob), "top_logprobs": top}
+        assert self._texts
+        top = [self._token(self._texts.alone(token), logprob) for token, logprob in entry.top]
+        return {**self._token(self._texts.next(entry.token), entry.logprob), "top_logprobs": top}
 
     def take(self) -> dict[str, Any] | None:
         """Return the tokens since the last call; None if the call did not request any."""

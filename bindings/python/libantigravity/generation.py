@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import errors, stats
 from ._engine import Handle
-from ._native import call, choice, ffi, ids_array, lib
+from ._native import TextBuffer, call, choice, create, ffi, ids_array, lib
 
 if TYPE_CHECKING:
+    from .model import Model
     from .session import Session
 
 Prepare = Callable[[Any], Sequence[int]]  # gets the ag_session
@@ -26,6 +27,34 @@ class TokenLogprob(NamedTuple):
     token: int
     logprob: float  # natural logarithm
     top: tuple[tuple[int, float], ...]  # the most likely tokens and theirs, the likeliest first
+
+
+class TokenTexts:
+    """Texts of the tokens of an answer, which join to its text: a token keeps the space before it.
+
+    A character that several tokens share belongs to the last of them.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._tokenizer = model._need_tokenizer()
+        self._decoder = self._make()
+
+    def _make(self) -> Any:
+        decoder = create(lib.ag_decoder_create, "ag_decoder", self._tokenizer, True, True)
+        return ffi.gc(decoder, lib.ag_decoder_destroy)
+
+    def next(self, token: int) -> str:
+        """Return the characters that the next token of the answer completes."""
+        text = TextBuffer()
+        call(lib.ag_decoder_push, self._decoder, token, text.pointer)
+        return str(text)
+
+    def alone(self, token: int) -> str:
+        """Return the text of a token that may not be part of the answer."""
+        text, decoder = TextBuffer(), self._make()
+        call(lib.ag_decoder_push, decoder, token, text.pointer)
+        call(lib.ag_decoder_flush, decoder, text.pointer)
+        return str(text)
 
 
 class _Scorer:

@@ -15,7 +15,7 @@ from typing import Any
 
 from . import errors
 from .chat_formats import template_of
-from .generation import Generation
+from .generation import Generation, TokenTexts
 from .model import Model
 from .params import SessionParams
 
@@ -253,7 +253,8 @@ class _LogprobLists:
     """Log-probabilities of a completion's tokens in OpenAI's older shape, each token once."""
 
     def __init__(self, model: Model, generation: Generation, offset: int) -> None:
-        self._model, self._generation = model, generation
+        self._generation = generation
+        self._texts = TokenTexts(model)
         self._offset = offset  # characters before the next token
         self._n_reported = 0
 
@@ -263,7 +264,7 @@ class _LogprobLists:
         if not entries:
             return None
         self._n_reported += len(entries)
-        texts = [self._model.detokenize([entry.token], special=True) for entry in entries]
+        texts = [self._texts.next(entry.token) for entry in entries]
         offsets = []
         for text in texts:
             offsets.append(self._offset)
@@ -273,7 +274,7 @@ class _LogprobLists:
             "text_offset": offsets,
             "token_logprobs": [entry.logprob for entry in entries],
             "top_logprobs": [
-                {self._model.detokenize([i], special=True): logprob for i, logprob in entry.top} for entry in entries
+                {self._texts.alone(i): logprob for i, logprob in entry.top} for entry in entries
             ],
         }
 

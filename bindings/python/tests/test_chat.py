@@ -81,6 +81,16 @@ def test_logprobs_have_openais_shape(chat_model):
         chat_model.chat(MESSAGES, top_logprobs=2)
 
 
+def test_tokens_of_logprobs_join_to_the_text(chat_model):
+    options = {"max_tokens": 40, "seed": 5, "logprobs": True, "response_format": {"type": "regex", "regex": "(é|€|日){4}"}}
+    choice = chat_model.chat(MESSAGES, **options)["choices"][0]
+    text = choice["message"]["content"]
+    assert len(text) == 4 and "\ufffd" not in text
+    tokens = [entry["token"] for entry in choice["logprobs"]["content"]]
+    assert len(tokens) > 4, "no character has several tokens"
+    assert "".join(tokens) == text
+
+
 def test_format_of_a_model_with_channels_leaves_reasoning_free():
     model = ag.Model(chat_template=CHANNELS.read_text())
     form = {"type": "json_schema", "json_schema": {"schema": {"enum": ["Oslo"]}}}
