@@ -3,9 +3,9 @@
 # Runs the fenced commands of pages: each block of sh, and in pages of docs the lines of console blocks that begin with $.
 # The blocks of a page run in one shell, as a reader types them. Each command must end with status 0 within five minutes,
 # and those of antigravity must write to standard output. A block is left out if a line <!-- not run: REASON --> is before
-# it; at most LEFT_OUT percent of all commands may be. <!-- run by SCRIPT --> names the script that runs the block, which must
-# exist. Checks that generations of README.md are bounded, that scripts exist and that models named in README.md are those of
-# scripts/models.sh.
+# it; at most LEFT_OUT percent of all commands may be. <!-- run by SCRIPT --> names a script that does the same in its own
+# way; the script must exist. Checks that generations of README.md are bounded, that scripts exist and that models named in
+# README.md are those of scripts/models.sh.
 #   commands.sh SOURCE_DIR PROGRAM BUILD_DIR LEFT_OUT PAGE...
 #
 # Other things are as on the pages, but: every model is the bundled one with a chat template, the seed is 1, `make install` installs
@@ -19,13 +19,19 @@ shift 4
 work=$(mktemp -d)
 servers=$work/servers
 hub_commit=0123456789abcdef0123456789abcdef01234567
-# A free port instead of 8080.
+# Four free ports: instead of 8080, of the hub, and instead of 8081 and 8082.
+is_taken() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 port=$((20000 + RANDOM % 10000))
-while (exec 3<>/dev/tcp/127.0.0.1/$port) 2>/dev/null; do port=$((20000 + RANDOM % 10000)); done
+while is_taken $port || is_taken $((port + 1)) || is_taken $((port + 2)) || is_taken $((port + 3)); do
+    port=$((20000 + RANDOM % 10000))
+done
 stop_servers() {
     local pid
     while read -r pid; do kill "$pid" 2>/dev/null || true; done <"$servers"
-    while read -r pid; do while kill -0 "$pid" 2>/dev/null; do sleep 0.02; done; done <"$servers"
+    # A process that has ended but whose parent does not wait for it answers kill -0.
+    while read -r pid; do
+        while grep -qs '^State:[[:space:]]*[^ZX]' "/proc/$pid/status"; do sleep 0.02; done
+    done <"$servers"
     : >"$servers"
 }
 trap 'stop_servers; rm -rf "$work"' EXIT
@@ -195,17 +201,29 @@ start_hub() {
     export HF_ENDPOINT=http://127.0.0.1:$((port + 1))
     "$python" -m http.server $((port + 1)) --bind 127.0.0.1 --directory "$work/hub" >"$work/hub.log" 2>&1 &
     echo $! >>"$servers"
-    while ! (exec 3<>/dev/tcp/127.0.0.1/$((port + 1))) 2>/dev/null; do sleep 0.05; done
+    while ! is_taken $((port + 1)); do
+        kill -0 $! 2>/dev/null || { fail "the hub ended: $(<"$work/hub.log")" && return; }
+        sleep 0.05
+    done
 }
 
 # can_run PAGE: what the page needs is on this machine.
 can_run() {
     case $1 in
-    */get-models.md) [ -n "$python" ] && start_hub ;;
+    */get-models.md) [ -n "$python" ] ;;
     */gpu.md) antigravity devices | grep -q ^opencl ;;
+    */python.md | */first-policy.md) [ -n "$python" ] && [ -e "$build_dir/bindings/python/libantigravity.so" ] ;;
+    esac
+}
+
+# prepare PAGE: starts and makes what the page needs.
+prepare() {
+    local library=$build_dir/bindings/python/libantigravity.so
+    case $1 in
+    */get-models.md) start_hub ;;
     */python.md | */first-policy.md)
-        [ -n "$python" ] && [ -e "$build_dir/bindings/python/libantigravity.so" ] || return 1
-        "$python" "$source_dir/bindings/python/tools/stage.py" "$work/stage" --library "$build_dir/bindings/python/libantigravity.so" -- cc
+        "$python" "$source_dir/bindings/python/tools/stage.py" "$work/stage" --library "$library" -- cc ||
+            fail "$1: the Python package cannot be staged"
         ;;
     esac
 }
@@ -262,6 +280,7 @@ for page in "$@"; do
         echo "$page: skipped, since this machine lacks what it needs"
         continue
     }
+    prepare "$page"
     blocks "$page" >"$work/commands"
     while read -r script; do
         [ -x "$source_dir/$script" ] || fail "$page: $script does not exist"
@@ -277,7 +296,7 @@ for page in "$@"; do
     fi
     stop_servers
 done
-echo "$n_run commands were run, $n_elsewhere are run by other scripts, $n_left_out were left out"
+echo "$n_run commands were run, $n_elsewhere have other scripts that do the same, $n_left_out were left out"
 [ $n_run -gt 0 ] || fail "no command was run: this test is broken"
 [ $((100 * n_left_out)) -le $((left_out * (n_run + n_elsewhere + n_left_out))) ] || fail "more than $left_out % of the commands were left out"
 exit $status
