@@ -78,19 +78,22 @@ static int put_name(served_models *s, const model_entry *e, char *reason) {
 }
 
 /* Returns an entry for a name of the model, which the caller completes. */
-static model_entry name_of(const model_entry *of, model_kind kind, const char *name) {
-    model_entry e = *of;
-    e.kind = kind;
-    e.name = name;
-    e.file = NULL;
-    e.is_saved = true;
-    e.changed_at = system_wall_clock();
+static model_entry name_of(model_list *l, const model_entry *of, model_kind kind,
+                           const char *name) {
+    model_entry e = {.kind = kind,
+                     .name = name,
+                     .model = of->model,
+                     .changed_at = system_wall_clock(),
+                     .system = of->system,
+                     .parameters = of->parameters,
+                     .is_saved = true};
+    model_list_digest(l, of, e.digest);
     return e;
 }
 
 bool manage_add_alias(served_models *s, const model_entry *of, const char *name, char *reason) {
     pthread_mutex_lock(&s->changing);
-    const model_entry e = name_of(of, MODEL_ALIAS, name);
+    const model_entry e = name_of(s->list, of, MODEL_ALIAS, name);
     bool ok = !atomic_load(&of->is_removed);
     if (ok) ok = put_name(s, &e, reason) == 0;
     else snprintf(reason, REASON_SIZE, "%.100s: deleted meanwhile", of->name);
@@ -127,7 +130,7 @@ static bool copy_model(serve_http_request *http, serve_error *e) {
     const model_entry *from = find_stored(http, source, e);
     char *name = from ? read_new_name("destination", destination, e) : NULL;
     if (!name) return false;
-    model_entry copy = name_of(from, MODEL_DERIVED, name);
+    model_entry copy = name_of(http_models(http), from, MODEL_DERIVED, name);
     const bool ok = derive(http, &copy, e);
     free(name);
     return ok;
@@ -200,7 +203,7 @@ static bool create_model(serve_http_request *http, serve_error *e) {
     char *name = base ? read_new_name("model", given, e) : NULL;
     char *text = NULL;
     if (!name) return false;
-    model_entry made = name_of(base, MODEL_DERIVED, name);
+    model_entry made = name_of(http_models(http), base, MODEL_DERIVED, name);
     if (system) made.system = *system ? system : NULL;
     bool ok = merge_parameters(base->parameters, parameters, &text, e);
     made.parameters = text;
