@@ -155,8 +155,8 @@ AG_API ag_status ag_chat_constrain_calls(const ag_chat *c, const ag_constraint_v
 /* Creates a constraint for an answer whose content matches `content`, in formats with channels
  * (gpt-oss): the answer may reason first, and may call a tool instead, with arguments that match
  * the tool's parameters. Call it after ag_chat_render(). A grammar must have no trigger. *out is
- * NULL if the format has no channels: then ag_constraint_create() constrains the entire answer.
- * Fails as ag_constraint_create() does. */
+ * NULL if the format has no channels or the list of choices is empty: then ag_constraint_create()
+ * constrains the entire answer. Fails as ag_constraint_create() does. */
 AG_API ag_status ag_chat_constrain_content(const ag_chat *c, const ag_constraint_vocab *v,
                                            const ag_constraint_params *content, ag_constraint **out,
                                            ag_error *err);

@@ -333,7 +333,7 @@ typedef struct ag_generate_params {
     bool (*on_token)(void *user, int32_t id, const char *text, size_t len);
     void *on_token_user;
     /* Called before every choice with i = 0 and the logits [n_vocab] that it is made from; may be
-     * NULL. Returns false to cancel. Drafts are not used then. */
+     * NULL. Returns false to cancel. With on_logits no drafts are used. */
     ag_logits_fn on_logits;
     void *on_logits_user;
     ag_progress_fn progress; /* progress of the prefill, in tokens; may be NULL */

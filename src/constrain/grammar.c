@@ -219,6 +219,8 @@ static ag_status read_text(grammar *g, bool *found, uint32_t *start) {
     json_t *v = json_loadb(g->s + g->at, g->n - g->at, flags, &e);
     const char *text = json_string_value(v);
     ag_status st = text ? AG_OK : fail_line(g, "expected a JSON string after %regex or %grammar");
+    if (!v && json_error_code(&e) == json_error_out_of_memory)
+        st = AG_FAIL(g->err, NOMEM, "out of memory for a part of a grammar");
     if (text && is_regex) {
         st = ag_compile_regex(g->pda, text, json_string_length(v), start, g->err);
         if (st != AG_OK) ag_error_prefix(g->err, st, "grammar: line %zu", g->line);

@@ -423,8 +423,6 @@ static unsigned long threshold_mb(void) {
     return kib / 1024 + kib / 2048;
 }
 
-/* With --replay the cache is reduced once, between turns; without it the policy evicts within a
- * turn. */
 /* Runs a chat that exceeds its memory threshold. The memory is read every 100 ms: `pause_ms` passes
  * after each line. Returns false if another program took or freed much memory meanwhile. */
 static bool run_short_of_memory(const char *input, const char *share, unsigned pause_ms,

@@ -145,7 +145,8 @@ class Llama:
             logprobs=logprobs,
             **self._sampling(options, seed, repeat_penalty),
         )
-        prefix = prompt if isinstance(prompt, str) else self._model.detokenize(ids)
+        needs_text = echo or logprobs is not None
+        prefix = prompt if isinstance(prompt, str) else self._model.detokenize(ids) if needs_text else ""
         lists = _LogprobLists(self._model, generation, len(prefix))
         if not echo:
             prefix = ""
