@@ -3,22 +3,10 @@
  * template; an interrupt function cancels it. */
 #include "chat/template/normalise.h"
 #include "support/chat_formats.h"
+#include "support/sanitized.h"
 
 #include <antigravity/interrupt.h>
 #include <time.h>
-
-/* A sanitizer's build takes 10 to 30 times the processor time. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SANITIZED = 1 };
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-enum { SANITIZED = 1 };
-#else
-enum { SANITIZED = 0 };
-#endif
-#else
-enum { SANITIZED = 0 };
-#endif
 
 enum { N_SIZES = 3, MAX_TRIES = 12 };
 static size_t size_of(size_t k) { return (size_t)(SANITIZED ? 1000 : 5000) << k; }

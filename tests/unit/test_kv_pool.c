@@ -12,6 +12,7 @@
 #include "support/named_backend.h"
 #include "support/plain_backend.h"
 #include "support/resident.h"
+#include "support/sanitized.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,17 +21,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0 /* 1: freed memory stays resident for a while */
-#endif
 
 static ag_backend *backend;
 static ag_memory *memory;

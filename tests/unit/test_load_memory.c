@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory while a mixture of experts is loaded: there is no second copy of its weights. */
+#include "support/sanitized.h"
 #include "support/seeded_weights.h"
 #include "support/tiny_model.h"
 
@@ -15,17 +16,6 @@
 
 #include <cmocka.h>
 #include <jansson.h>
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
 
 #define MIXTRAL AG_GOLDEN_MODELS "/mixtral"
 #define MANIFEST AG_SOURCE_DIR "/tests/data/golden/models/mixtral/"

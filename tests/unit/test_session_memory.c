@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of sessions: it matches the plan, and destroyed sessions leave none. */
+#include "support/sanitized.h"
+
 #include <antigravity/expert.h>
 #include <antigravity/process.h>
 
@@ -13,18 +15,6 @@
 #include <cmocka.h>
 
 #define MODEL AG_GOLDEN_MODELS "/gqa-llama3rope-sharded"
-
-/* Sanitizers keep freed memory for a while, and use memory themselves. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
 
 /* ---- counting allocator ---- */
 
