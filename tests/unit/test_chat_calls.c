@@ -528,6 +528,28 @@ static void check_other_notations(const ag_chat_format *f, const ag_tokenizer *t
     ag_chat_destroy(c);
 }
 
+/* A text that does not compile fails with its own message, with tools and without. */
+static void check_wrong_texts(const ag_chat_format *f, const ag_constraint_vocab *vocab) {
+    static const struct {
+        ag_constraint_kind kind;
+        const char *text;
+    } wrong[] = {{AG_CONSTRAINT_REGEX, "a(b"}, {AG_CONSTRAINT_GRAMMAR, "root ::= absent"}};
+    for (size_t i = 0; i < 2 * sizeof wrong / sizeof *wrong; i++) {
+        ag_chat *c = chat_of(f, "[{'role': 'user', 'content': 'a'}]", i % 2 ? full_tools : NULL);
+        ag_constraint_params p = ag_constraint_defaults(wrong[i / 2].kind);
+        ag_constraint *x;
+        ag_error own = {0}, err = {0};
+        p.text = wrong[i / 2].text;
+        p.len = strlen(p.text);
+        const ag_status st = ag_constraint_create(vocab, &p, &x, &own);
+        assert_int_not_equal(st, AG_OK);
+        assert_int_equal(ag_chat_constrain_content(c, vocab, &p, &x, &err), st);
+        assert_null(x);
+        assert_string_equal(err.msg, own.msg);
+        ag_chat_destroy(c);
+    }
+}
+
 static void only_the_final_message_is_constrained(void **state) {
     static const char *const spellings[] = {"<EOS>",       "<|start|>", "<|channel|>",
                                             "<|message|>", "<|end|>",   "<|constrain|>"};
@@ -545,6 +567,7 @@ static void only_the_final_message_is_constrained(void **state) {
     check_contents(f, t, vocab, false);
     check_contents(f, t, vocab, true);
     check_other_notations(f, t, vocab);
+    check_wrong_texts(f, vocab);
     const ag_constraint_params p = ag_constraint_defaults(AG_CONSTRAINT_JSON_OBJECT);
     ag_chat *c = chat_of(other, "[{'role': 'user', 'content': 'a'}]", NULL);
     assert_int_equal(ag_chat_constrain_content(c, vocab, &p, &none, NULL), AG_OK);

@@ -63,13 +63,12 @@ static ag_status find_loose(calls *x, json_t *loose) {
 }
 
 /* Creates the constraint; tools whose parameters cannot be constrained may get any object. */
-static ag_status create_with_tools(calls *x, ag_constraint **out) {
-    ag_status st = create(x, x->c->tools, out);
-    if (st == AG_OK || is_other_failure(st)) return st;
+static ag_status create_with_loose_tools(calls *x, ag_constraint **out) {
     json_t *loose = json_object();
-    st = loose ? find_loose(x, loose) : no_memory(x);
+    ag_status st = loose ? find_loose(x, loose) : no_memory(x);
     x->params.loose = loose;
     if (st == AG_OK) st = create(x, x->c->tools, out);
+    x->params.loose = NULL;
     json_decref(loose);
     return st;
 }
@@ -82,7 +81,8 @@ ag_status ag_chat_constrain_calls(const ag_chat *c, const ag_constraint_vocab *v
     x.params.in_reasoning = c->starts_in_reasoning;
     *out = NULL;
     if (!c->tools || c->no_calls) return AG_OK;
-    const ag_status st = create_with_tools(&x, out);
+    ag_status st = create(&x, c->tools, out);
+    if (st != AG_OK && !is_other_failure(st)) st = create_with_loose_tools(&x, out);
     return is_other_failure(st) ? st : AG_OK;
 }
 
@@ -121,6 +121,25 @@ static ag_status append_content(const ag_constraint_params *p, ag_text *out, ag_
     return p->n_choices ? append_choices(p, out, err) : AG_OK;
 }
 
+/* Fails with the error of the content's own text, if it has one. */
+static ag_status check_content(const calls *x) {
+    ag_constraint *alone;
+    const ag_status st = ag_constraint_create(x->vocab, x->limits, &alone, x->err);
+    ag_constraint_destroy(alone);
+    return st;
+}
+
+/* Creates the constraint, without calls if they cannot be constrained. */
+static ag_status create_with_content(calls *x, bool has_tools, ag_constraint **out) {
+    ag_status st = create(x, has_tools ? x->c->tools : NULL, out);
+    if (st == AG_OK || is_other_failure(st)) return st;
+    AG_TRY(check_content(x));
+    if (!has_tools) return st;
+    st = create_with_loose_tools(x, out);
+    if (st == AG_OK || is_other_failure(st)) return st;
+    return create(x, NULL, out);
+}
+
 ag_status ag_chat_constrain_content(const ag_chat *c, const ag_constraint_vocab *v,
                                     const ag_constraint_params *content, ag_constraint **out,
                                     ag_error *err) {
@@ -130,14 +149,7 @@ ag_status ag_chat_constrain_content(const ag_chat *c, const ag_constraint_vocab 
     if (c->format->calls.kind != AG_CALLS_HARMONY) return AG_OK;
     ag_status st = append_content(content, &part, err);
     x.content = part.data;
-    if (st == AG_OK && part.len) {
-        const bool has_tools = c->tools && !c->no_calls;
-        st = has_tools ? create_with_tools(&x, out) : create(&x, NULL, out);
-        if (has_tools && st != AG_OK && !is_other_failure(st)) {
-            x.params.loose = NULL; /* without calls, which cannot be constrained */
-            st = create(&x, NULL, out);
-        }
-    }
+    if (st == AG_OK && part.len) st = create_with_content(&x, c->tools && !c->no_calls, out);
     ag_text_free(&part);
     return st;
 }
