@@ -263,24 +263,31 @@ static void a_silent_pull_ends_with_its_client(void **state) {
     stop_server(NULL);
 }
 
-/* Writes the digest that /api/tags lists for the model; "" if it is not listed. */
-static void digest_of(const char *name, char digest[SHA256_HEX]) {
+/* Writes a text that /api/tags lists for the model; "" if it is not listed. */
+static void listed(const char *name, const char *field, char out[SHA256_HEX]) {
     json_t *v = serve_json(&server, "GET /api/tags", NULL, 200);
     const json_t *list = json_at(v, "models"), *item;
     size_t i;
-    digest[0] = '\0';
+    out[0] = '\0';
     json_array_foreach(list, i, item) {
         if (!strcmp(json_string_at(item, "name"), name))
-            snprintf(digest, SHA256_HEX, "%s", json_string_at(item, "digest"));
+            snprintf(out, SHA256_HEX, "%s", json_string_at(item, field));
     }
     json_decref(v);
+}
+
+static void digest_of(const char *name, char digest[SHA256_HEX]) { listed(name, "digest", digest); }
+
+/* Sets the time of change of a file in the store. */
+static void touch(const char *name, time_t seconds) {
+    const struct timespec times[2] = {{.tv_sec = seconds}, {.tv_sec = seconds}};
+    assert_int_equal(utimensat(AT_FDCWD, in_store(name), times, 0), 0);
 }
 
 /* The digest of a model that is one file is its SHA-256 while the file does not change. */
 static void lists_the_hash_that_pull_verified(void **state) {
     char digest[SHA256_HEX], changed[SHA256_HEX];
     const char *hash = objects[OWL].sha256;
-    const struct timespec times[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
     (void)state;
     SERVE_START(&server, "-q", "--allow-pull");
     expect(NULL, "POST /api/pull", PULL("org/Owl-1M"), 200, "success");
@@ -291,15 +298,20 @@ static void lists_the_hash_that_pull_verified(void **state) {
     digest_of("Owl:latest", digest);
     assert_string_equal(digest, hash);
     stop_server(NULL);
-    assert_int_equal(utimensat(AT_FDCWD, in_store("Owl.gguf"), times, 0), 0);
+    touch("Owl.gguf", 1000000000);
     SERVE_START(&server, "-q", "--allow-pull");
     digest_of("Owl:latest", changed);
     assert_int_equal(strlen(changed), SHA256_HEX - 1);
     assert_string_not_equal(changed, hash);
     expect(NULL, "POST /api/copy", "{\"source\":\"Owl\",\"destination\":\"kite\"}", 200, "");
     digest_of("kite:latest", digest);
+    listed("Owl:latest", "modified_at", changed);
+    assert_int_equal(strncmp(changed, "2001-09-09", 10), 0);
+    touch("Owl.gguf", 1100000000);
     /* A pull that finds the model present verifies it. */
     expect(NULL, "POST /api/pull", PULL("org/Owl-1M"), 200, "success");
+    listed("Owl:latest", "modified_at", changed);
+    assert_int_equal(strncmp(changed, "2004-11-09", 10), 0);
     digest_of("Owl:latest", changed);
     assert_string_equal(changed, hash);
     digest_of("kite:latest", changed);

@@ -124,7 +124,7 @@ const model_entry *model_list_find(const model_list *l, const char *name) {
     (void)l, (void)name;
     return NULL;
 }
-void served_models_refresh_digest(served_models *s, const model_entry *m, const char *path) {
+void served_models_refresh(served_models *s, const model_entry *m, const char *path) {
     (void)s, (void)m, (void)path;
 }
 int served_models_add(served_models *s, const char *path, const char *template_file,

@@ -136,26 +136,47 @@ static size_t count_entries(const model_list *l) {
     return n;
 }
 
+static bool is_same_text(const char *a, const char *b) { return a && b ? !strcmp(a, b) : a == b; }
+
+/* Returns a removed entry that equals `e` but for digest and time; NULL if there is none. */
+static model_entry *find_removed(model_list *l, const model_entry *e) {
+    model_entry *at = l->first;
+    while (at && !(at->is_removed && at->kind == e->kind && at->model == e->model &&
+                   at->is_saved == e->is_saved && is_same_text(at->name, e->name) &&
+                   is_same_text(at->file, e->file) && is_same_text(at->system, e->system) &&
+                   is_same_text(at->parameters, e->parameters)))
+        at = at->next;
+    return at;
+}
+
+/* Adds a copy of the entry, or an equal entry that was removed. NULL: out of memory. */
+static model_entry *put_entry(model_list *l, const model_entry *e) {
+    model_entry *put = find_removed(l, e), *_Atomic *end = &l->first;
+    if (put) {
+        memcpy(put->digest, e->digest, sizeof put->digest);
+        put->changed_at = e->changed_at;
+        put->is_removed = false;
+    } else if ((put = copy_entry(e))) {
+        while (*end) end = &(*end)->next;
+        *end = put;
+    }
+    return put;
+}
+
 bool model_list_add(model_list *l, const model_entry *e, const model_entry **out, char *reason) {
-    bool ok = false;
-    model_entry *copy = copy_entry(e), *_Atomic *end = &l->first;
+    const model_entry *added = NULL;
     pthread_mutex_lock(&l->changing);
-    if (!copy) {
-        snprintf(reason, REASON_SIZE, "out of memory");
-    } else if (model_list_exact(l, e->name)) {
+    if (model_list_exact(l, e->name)) {
         snprintf(reason, REASON_SIZE, "%.100s: another model has this name", e->name);
     } else if (count_entries(l) == MAX_ENTRIES) {
         snprintf(reason, REASON_SIZE, "%.100s: %d models is the maximum; delete one first", e->name,
                  MAX_ENTRIES);
-    } else {
-        while (*end) end = &(*end)->next;
-        *end = copy;
-        ok = true;
+    } else if (!(added = put_entry(l, e))) {
+        snprintf(reason, REASON_SIZE, "out of memory");
     }
     pthread_mutex_unlock(&l->changing);
-    if (!ok && copy) free_entry(copy);
-    if (ok && out) *out = copy;
-    return ok;
+    if (added && out) *out = added;
+    return added != NULL;
 }
 
 void model_list_restore(model_list *l, const model_entry *e) {
@@ -179,9 +200,13 @@ void model_list_digest(model_list *l, const model_entry *e, char digest[SHA256_H
     pthread_mutex_unlock(&l->changing);
 }
 
-void model_list_set_digest(model_list *l, const model_entry *file, const char digest[SHA256_HEX]) {
+void model_list_set_version(model_list *l, const model_entry *file, const char digest[SHA256_HEX],
+                            double changed_at) {
     pthread_mutex_lock(&l->changing);
-    for (model_entry *e = l->first; e; e = e->next)
-        if (e->model == file->model) model_entry_digest(e, digest);
+    for (model_entry *e = l->first; e; e = e->next) {
+        if (e->model != file->model) continue;
+        model_entry_digest(e, digest);
+        if (e->kind != MODEL_DERIVED) e->changed_at = changed_at;
+    }
     pthread_mutex_unlock(&l->changing);
 }

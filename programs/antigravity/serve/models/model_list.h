@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Models of the server by name. Any thread may call the functions. An entry exists until the list
- * is destroyed; when it is removed, it loses its name and its place. */
+ * is destroyed. When it is removed, its name becomes free, and no search finds it. An equal entry
+ * that is added later uses it again. */
 #ifndef ANTIGRAVITY_SERVE_MODELS_MODEL_LIST_H
 #define ANTIGRAVITY_SERVE_MODELS_MODEL_LIST_H
 
@@ -19,12 +20,12 @@ typedef struct model_entry {
     model_kind kind;
     const char *name;
     ag_served_model *model;
-    char digest[SHA256_HEX]; /* identifies the version; entries of a list: model_list_digest() */
-    double changed_at;       /* seconds since 1970 */
-    const char *file;        /* FILE: its name in the store; NULL: it is not there */
-    const char *system;      /* DERIVED: the system prompt; NULL: none */
-    const char *parameters;  /* DERIVED: options of ollama's API as a JSON object; NULL: none */
-    bool is_saved;           /* a client gave this name; it is in the store's file of names */
+    char digest[SHA256_HEX];   /* identifies the version; entries of a list: model_list_digest() */
+    _Atomic double changed_at; /* seconds since 1970 */
+    const char *file;          /* FILE: its name in the store; NULL: it is not there */
+    const char *system;        /* DERIVED: the system prompt; NULL: none */
+    const char *parameters;    /* DERIVED: options of ollama's API as a JSON object; NULL: none */
+    bool is_saved;             /* a client gave this name; it is in the store's file of names */
     atomic_bool is_removed;
     struct model_entry *_Atomic next; /* the list's own */
 } model_entry;
@@ -44,8 +45,10 @@ void model_list_destroy(model_list *l);
 bool model_list_add(model_list *l, const model_entry *e, const model_entry **out, char *reason);
 /* Copies the digest of an entry of the list. */
 void model_list_digest(model_list *l, const model_entry *e, char digest[SHA256_HEX]);
-/* Replaces the digest of a FILE, and those of the names of its model. */
-void model_list_set_digest(model_list *l, const model_entry *file, const char digest[SHA256_HEX]);
+/* Replaces the digest and the time of change of a FILE and of its aliases, and the digests of
+ * DERIVED entries of its model. */
+void model_list_set_version(model_list *l, const model_entry *file, const char digest[SHA256_HEX],
+                            double changed_at);
 /* Removes the entry, and with a FILE the aliases of its model. The caller removes the model. */
 void model_list_remove(model_list *l, const model_entry *e);
 /* Undoes the removal of an ALIAS or DERIVED entry whose name is free. */

@@ -102,7 +102,7 @@ static void add_model(work_item *item) {
     pull_request *p = (pull_request *)item;
     served_models *s = p->http->server->settings->models;
     const model_entry *m = find_path(s, p->path);
-    if (m) served_models_refresh_digest(s, m, p->path);
+    if (m) served_models_refresh(s, m, p->path);
     if (!m && served_models_add(s, p->path, NULL, s->keep_alive_s, &m) != EXIT_DONE) {
         snprintf(p->error, sizeof p->error,
                  "the model was fetched, but it does not load; the server's log has the reason");

@@ -127,11 +127,11 @@ int served_models_add(served_models *s, const char *path, const char *template_f
     return code;
 }
 
-void served_models_refresh_digest(served_models *s, const model_entry *m, const char *path) {
+void served_models_refresh(served_models *s, const model_entry *m, const char *path) {
     char digest[SHA256_HEX];
     make_digest(path, ag_served_model_info(m->model)->file_bytes, digest);
     pthread_mutex_lock(&s->changing);
-    model_list_set_digest(s->list, m, digest);
+    model_list_set_version(s->list, m, digest, system_change_time(path));
     pthread_mutex_unlock(&s->changing);
 }
 

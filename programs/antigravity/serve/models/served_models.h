@@ -24,8 +24,8 @@ typedef struct served_models {
  * an exit code; *out, which may be NULL, receives the entry. */
 int served_models_add(served_models *s, const char *path, const char *template_file,
                       double keep_alive_s, const model_entry **out);
-/* Reads the digest of a model in the list again, after a pull. */
-void served_models_refresh_digest(served_models *s, const model_entry *m, const char *path);
+/* Reads digest and time of change of a model in the list again, after a pull. */
+void served_models_refresh(served_models *s, const model_entry *m, const char *path);
 /* Adds another name of the model. Reports a failure and returns an exit code. */
 int served_models_add_alias(served_models *s, const model_entry *of, const char *name);
 /* Returns whether the path is a directory that contains models, and is not itself one. */
