@@ -101,6 +101,18 @@ static void objects_are_closed(void **state) {
     json_decref(v);
 }
 
+/* "strict": false does not turn the constraint of calls off. */
+static void arguments_obey_if_strict_is_false(void **state) {
+    (void)state;
+    json_t *v = serve_json(&server, "POST /v1/chat/completions",
+                           "{" HEAD "\"messages\":" USER ",\"max_tokens\":200,\"tools\":[{"
+                           "\"type\":\"function\",\"function\":{" FUNCTION ",\"strict\":false,"
+                           "\"parameters\":" PARAMETERS "}}]}",
+                           200);
+    assert_true(check_choice(json_at(v, "choices.0")) > 0);
+    json_decref(v);
+}
+
 static void ends_the_answer_after_one_call(void **state) {
     (void)state;
     json_t *v = chat(",\"max_tokens\":400,\"parallel_tool_calls\":false");
@@ -263,6 +275,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arguments_obey_in_chat_completions),
         cmocka_unit_test(objects_are_closed),
+        cmocka_unit_test(arguments_obey_if_strict_is_false),
         cmocka_unit_test(ends_the_answer_after_one_call),
         cmocka_unit_test(several_answers_obey),
         cmocka_unit_test(equal_requests_get_equal_answers),
