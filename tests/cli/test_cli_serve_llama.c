@@ -408,6 +408,37 @@ static int start_server(void **state) {
     return 0;
 }
 
+static json_t *complete_greedily(const serve_process *p, const char *more) {
+    char body[160];
+    snprintf(body, sizeof body,
+             "{\"prompt\":\"Once upon a time\",\"n_predict\":60,\"temperature\":0%s}", more);
+    return serve_json(p, "POST /completion", body, 200);
+}
+
+/* The penalty of generation_config.json applies at each temperature, as in chat and generate. */
+static void applies_the_penalty_of_the_model_at_temperature_0(void **state) {
+    (void)state;
+    static const char *const files[] = {"config.json", "tokenizer.json", "model.safetensors"};
+    static const char config[] = "{\"repetition_penalty\": 1.5, \"eos_token_id\": [4091, 4094]}";
+    char dir[96] = "serve_penalty";
+    serve_process server_of_model;
+    make_directory(dir);
+    for (size_t i = 0; i < 3; i++) link_file(dir, DEMO, files[i]);
+    write_file(dir, "generation_config.json", config, strlen(config));
+    SERVE_START(&server_of_model, "-q", "-m", dir, "--any-model");
+    json_t *own = complete_greedily(&server_of_model, ""),
+           *asked = complete_greedily(&server_of_model, ",\"repeat_penalty\":1.5"),
+           *none = complete_greedily(&server_of_model, ",\"repeat_penalty\":1");
+    assert_true(json_real_value(json_at(own, "generation_settings.repeat_penalty")) == 1.5);
+    assert_string_equal(json_string_at(own, "content"), json_string_at(asked, "content"));
+    assert_string_not_equal(json_string_at(own, "content"), json_string_at(none, "content"));
+    json_decref(own);
+    json_decref(asked);
+    json_decref(none);
+    assert_int_equal(serve_stop(&server_of_model, SIGTERM), 0);
+    remove_directory(dir);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(serves_completion),
@@ -420,6 +451,7 @@ int main(void) {
         cmocka_unit_test(counts_tokens_of_messages),
         cmocka_unit_test(rejects_infill_without_fim_tokens),
         cmocka_unit_test(infills_with_fim_tokens),
+        cmocka_unit_test(applies_the_penalty_of_the_model_at_temperature_0),
         cmocka_unit_test(reports_settings),
         cmocka_unit_test(applies_default_template_variables),
         cmocka_unit_test(reports_a_template_that_renders_nothing),

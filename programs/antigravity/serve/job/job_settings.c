@@ -98,8 +98,6 @@ static void apply_sampling(const serve_sampling *from, const ag_served_model *mo
     set_if_given(from->min_p, &to->min_p);
     set_if_given(from->presence_penalty, &to->presence_penalty);
     set_if_given(from->frequency_penalty, &to->frequency_penalty);
-    /* At temperature 0 only the logits decide, unless the request sets a penalty. */
-    if (to->temperature == 0) to->repetition_penalty = 1;
     set_if_given(from->repetition_penalty, &to->repetition_penalty);
     if (to->top_p <= 0) to->top_p = 1e-6f; /* the likeliest token only */
     if (from->top_k >= 0) to->top_k = (uint32_t)from->top_k;
