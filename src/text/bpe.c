@@ -29,8 +29,10 @@ static ag_status split_chars(const ag_bpe *bpe, const char *word, size_t len, in
      * fallback. The tokenizers library does so, and ids depend on it. */
     bool unk_pending = false;
     *n = 0;
-    for (size_t i = 0, step; i < len; i += step) {
+    for (size_t i = 0, n_chars = 0, step; i < len; i += step) {
         uint32_t cp;
+        if (ag_interrupted_at(n_chars++))
+            return AG_FAIL(err, CANCELLED, "splitting a word: interrupted");
         step = ag_utf8_get(word + i, &cp);
         int32_t id = char_id(bpe, cp, word + i, step);
         if (id >= 0) {

@@ -22,9 +22,8 @@ typedef struct encoding {
  * normalising. */
 typedef ag_status part_fn(encoding *e, const char *text, size_t len);
 
-static ag_status check_interrupt(size_t step, ag_error *err) {
-    if (!ag_interrupted_at(step)) return AG_OK;
-    return AG_FAIL(err, CANCELLED, "tokenizing the text: interrupted");
+static ag_status fail_if(bool interrupted, ag_error *err) {
+    return interrupted ? AG_FAIL(err, CANCELLED, "tokenizing the text: interrupted") : AG_OK;
 }
 
 static ag_status each_part(encoding *e, const ag_added_set *set, const char *text, size_t len,
@@ -32,7 +31,7 @@ static ag_status each_part(encoding *e, const ag_added_set *set, const char *tex
     ag_added_scan scan = {set, text, len, e->parse_special, 0, 0};
     bool at_start = e->at_start;
     for (size_t n = 0;; n++) {
-        AG_TRY(check_interrupt(n, e->err));
+        AG_TRY(fail_if(ag_interrupted_at(n), e->err));
         size_t done = scan.done, start;
         int32_t id;
         AG_TRY(ag_added_next(&scan, &start, &id, e->err));
@@ -55,10 +54,11 @@ static ag_status encode_piece(encoding *e, const char *text, size_t len) {
 }
 
 static ag_status encode_plain(encoding *e, const char *text, size_t len) {
+    AG_TRY(fail_if(ag_interrupted(), e->err));
     AG_TRY(ag_pretokenize(&e->t->pretokenizer, text, len, e->at_start, &e->pieces, e->err));
     for (size_t i = 0; i < e->pieces.list.n; i++) {
         ag_piece piece = e->pieces.list.data[i];
-        AG_TRY(check_interrupt(i, e->err));
+        AG_TRY(fail_if(ag_interrupted_at(i), e->err));
         AG_TRY(encode_piece(e, e->pieces.text + piece.start, piece.len));
     }
     return AG_OK;
@@ -100,7 +100,7 @@ static void free_encoding(encoding *e) {
 
 static ag_status check_utf8(const char *text, size_t len, ag_error *err) {
     size_t valid = ag_utf8_valid_prefix(text, len);
-    if (valid == len) return AG_OK;
+    if (valid == len) return fail_if(ag_interrupted(), err);
     return AG_FAIL(err, FORMAT, "text is not UTF-8: byte 0x%02x at offset %zu of %zu",
                    (unsigned char)text[valid], valid, len);
 }

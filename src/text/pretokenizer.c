@@ -3,6 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "core/interrupt.h"
 #include "text/byte_level.h"
 #include "text/utf8.h"
 
@@ -91,14 +92,22 @@ static ag_status rewrite_spaces(const step *s, const char *text, size_t len, ag_
     return ag_text_append(out, text + done, len - done, err);
 }
 
+static ag_status rewrite_bytes(const char *text, size_t len, ag_text *out, ag_error *err) {
+    enum { BYTES_AT_ONCE = 1 << 20 }; /* between two interrupt checks */
+    AG_TRY(ag_text_reserve(out, 2 * len, err));
+    for (size_t done = 0; done < len; done += BYTES_AT_ONCE) {
+        const size_t left = len - done, n = left < BYTES_AT_ONCE ? left : BYTES_AT_ONCE;
+        if (done && ag_interrupted())
+            return AG_FAIL(err, CANCELLED, "splitting the text: interrupted");
+        out->len += ag_byte_level_write(out->data + out->len, text + done, n);
+    }
+    return AG_OK;
+}
+
 static ag_status rewrite_piece(const step *s, const char *text, size_t len, bool at_start,
                                ag_text *out, ag_error *err) {
     if (s->kind == SPACES) return rewrite_spaces(s, text, len, out, err);
-    if (s->kind == BYTES) {
-        AG_TRY(ag_text_reserve(out, 2 * len, err));
-        out->len += ag_byte_level_write(out->data + out->len, text, len);
-        return AG_OK;
-    }
+    if (s->kind == BYTES) return rewrite_bytes(text, len, out, err);
     bool has = len >= s->len && memcmp(text, s->str, s->len) == 0;
     if (!has && (at_start || !s->first_only)) AG_TRY(ag_text_append(out, s->str, s->len, err));
     return ag_text_append(out, text, len, err);
