@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +30,7 @@ K_ROTATIONS = {"auto": lib.AG_K_ROTATION_AUTO, "off": lib.AG_K_ROTATION_OFF, "on
 class Spill:
     """Where evicted slots are written. They are reloaded when queries attend to them."""
 
-    path: str  # a directory, for an unnamed file in it, or a file that does not exist yet
+    path: str | os.PathLike[str]  # a directory, for an unnamed file in it, or a file that does not exist yet
     max_bytes: int = 0  # limit of the file; the oldest slots are dropped; 0: no limit
     block: int = 0  # slots of a KV head that are moved together, at most 128; 0: 16
     exact: bool = False  # store rows as in the cache; else keys as Q8_0 and values as Q4_0 if that is smaller
@@ -110,7 +111,7 @@ def _set_policy(built: Built, policy: str | Policy | None) -> None:
 
 
 def _set_spill(built: Built, spill: Spill) -> None:
-    path = ffi.new("char[]", spill.path.encode())
+    path = ffi.new("char[]", os.fsencode(spill.path))
     c = ffi.new("ag_spill_params *")
     c.path, c.max_bytes, c.block, c.exact = path, spill.max_bytes, spill.block, spill.exact
     built.borrowed += [path, c]
