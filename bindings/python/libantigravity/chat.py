@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import constraints, errors
 from ._native import IdBuffer, TextBuffer, call, create, ffi, lib
-from .generation import Generation, TokenLogprob, TokenTexts
+from .generation import Generation, TokenReport
 
 if TYPE_CHECKING:
     from .model import Model
@@ -152,29 +152,8 @@ def _delta_of(c: Any) -> dict[str, Any]:
     return {"tool_calls": [tool_call]}
 
 
-class LogprobObjects:
-    """Log-probabilities of a generation's tokens in OpenAI's shape, each token once."""
-
-    def __init__(self, model: Model, generation: Generation) -> None:
-        self._generation, self._n_reported = generation, 0
-        self._texts = TokenTexts(model) if generation.has_logprobs else None
-
-    @staticmethod
-    def _token(text: str, logprob: float) -> dict[str, Any]:
-        return {"token": text, "logprob": logprob, "bytes": list(text.encode())}
-
-    def _object(self, entry: TokenLogprob) -> dict[str, Any]:
-        assert self._texts
-        top = [self._token(self._texts.alone(token), logprob) for token, logprob in entry.top]
-        return {**self._token(self._texts.next(entry.token), entry.logprob), "top_logprobs": top}
-
-    def take(self) -> dict[str, Any] | None:
-        """Return the tokens since the last call; None if the call did not request any."""
-        if not self._generation.has_logprobs:
-            return None
-        entries = self._generation.logprobs[self._n_reported :]
-        self._n_reported += len(entries)
-        return {"content": [self._object(entry) for entry in entries], "refusal": None}
+def _token_object(text: str, logprob: float) -> dict[str, Any]:
+    return {"token": text, "logprob": logprob, "bytes": list(text.encode())}
 
 
 class Answer:
@@ -183,7 +162,7 @@ class Answer:
     def __init__(self, model: Model, conversation: Conversation, generation: Generation) -> None:
         self._conversation = conversation
         self._generation = generation
-        self._logprobs = LogprobObjects(model, generation)
+        self._report = TokenReport(model, generation)
         self._head = {
             "id": f"chatcmpl-{uuid.uuid4()}",
             "created": int(time.time()),
@@ -193,6 +172,16 @@ class Answer:
     def cancel(self) -> None:
         """Stop the work."""
         self._generation.cancel()
+
+    def _logprobs(self) -> dict[str, Any] | None:
+        """Return those of the tokens since the last call; None if the call did not request any."""
+        if not self._generation.has_logprobs:
+            return None
+        content = [
+            {**_token_object(text, logprob), "top_logprobs": [_token_object(*pair) for pair in top]}
+            for text, logprob, top in self._report.take()
+        ]
+        return {"content": content, "refusal": None}
 
     def _finish_reason(self) -> str:
         if self._conversation.n_calls:
@@ -208,14 +197,14 @@ class Answer:
         choice = {
             "index": 0,
             "message": self._conversation.message(),
-            "logprobs": self._logprobs.take(),
+            "logprobs": self._logprobs(),
             "finish_reason": self._finish_reason(),
         }
         usage = {"prompt_tokens": n_prompt, "completion_tokens": n, "total_tokens": n_prompt + n}
         return {**self._head, "object": "chat.completion", "choices": [choice], "usage": usage}
 
     def _chunk(self, delta: dict[str, Any], finish_reason: str | None = None) -> Chunk:
-        logprobs = self._logprobs.take() if "role" not in delta else None
+        logprobs = self._logprobs() if "role" not in delta else None
         if logprobs and not logprobs["content"]:
             logprobs = None  # of a later part of the same piece
         choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}

@@ -29,34 +29,6 @@ class TokenLogprob(NamedTuple):
     top: tuple[tuple[int, float], ...]  # the most likely tokens and theirs, the likeliest first
 
 
-class TokenTexts:
-    """Texts of the tokens of an answer, which join to its text: a token keeps the space before it.
-
-    A character that several tokens share belongs to the last of them.
-    """
-
-    def __init__(self, model: Model) -> None:
-        self._tokenizer = model._need_tokenizer()
-        self._decoder = self._make()
-
-    def _make(self) -> Any:
-        decoder = create(lib.ag_decoder_create, "ag_decoder", self._tokenizer, True, True)
-        return ffi.gc(decoder, lib.ag_decoder_destroy)
-
-    def next(self, token: int) -> str:
-        """Return the characters that the next token of the answer completes."""
-        text = TextBuffer()
-        call(lib.ag_decoder_push, self._decoder, token, text.pointer)
-        return str(text)
-
-    def alone(self, token: int) -> str:
-        """Return the text of a token that may not be part of the answer."""
-        text, decoder = TextBuffer(), self._make()
-        call(lib.ag_decoder_push, decoder, token, text.pointer)
-        call(lib.ag_decoder_flush, decoder, text.pointer)
-        return str(text)
-
-
 class _Scorer:
     """Log-probabilities of the tokens of a generation. Used on the engine's thread."""
 
@@ -107,17 +79,25 @@ class Request:
         self.keep_special = keep_special
         self.keep_alive = keep_alive
         self.speculate = choice(SPECULATE, speculate, "speculate")
-        self.scorer = None if logprobs is None else _Scorer(logprobs, session._model.info.n_vocab)
+        self.scorer: _Scorer | None = None
+        if logprobs is not None and logprobs is not False:
+            self.scorer = _Scorer(logprobs, session._model.info.n_vocab)
 
 
 def _generate(request: Request, handle: Handle, out: queue.SimpleQueue[Any], ids: list[int]) -> stats.GenerationStats:
     """Run a generation on the engine's thread."""
     session, scorer = request.session, request.scorer
     result = ffi.new("ag_generate_stats *")
+    result.last_id = -1
     params = ffi.new("ag_generate_params *")
     params[0] = lib.ag_generate_defaults()
 
-    @ffi.callback("bool(void *, int32_t, const char *, size_t)", error=False)
+    failures: list[BaseException] = []
+
+    def fail(_type: Any, exception: BaseException, _traceback: Any) -> None:
+        failures.append(exception)  # and the callback returns False, which ends the generation
+
+    @ffi.callback("bool(void *, int32_t, const char *, size_t)", error=False, onerror=fail)
     def on_token(_user: Any, token: int, text: Any, n: int) -> bool:
         if token >= 0:
             ids.append(token)
@@ -126,7 +106,7 @@ def _generate(request: Request, handle: Handle, out: queue.SimpleQueue[Any], ids
         out.put((bytes(ffi.buffer(text, n)) if n else b"", len(scorer.tokens) if scorer else 0))
         return True
 
-    @ffi.callback("bool(void *, size_t, const float *)", error=False)
+    @ffi.callback("bool(void *, size_t, const float *)", error=False, onerror=fail)
     def on_logits(_user: Any, _i: int, logits: Any) -> bool:
         scorer.read(logits)  # type: ignore[union-attr]
         return True
@@ -144,12 +124,16 @@ def _generate(request: Request, handle: Handle, out: queue.SimpleQueue[Any], ids
 
     prompt = list(request.prompt(handle.pointer))
     array = ids_array(prompt)
-    session._consume(
-        handle,
-        lambda s: call(lib.ag_session_generate, s, array, len(prompt), params, result),
-        lambda: prompt + ids,
-    )
-    session._unfed = result.last_id if result.last_id >= 0 else None
+    try:
+        session._consume(
+            handle,
+            lambda s: call(lib.ag_session_generate, s, array, len(prompt), params, result),
+            lambda: prompt + ids,
+        )
+    finally:
+        session._unfed = result.last_id if result.last_id >= 0 else None
+    if failures:
+        raise failures[0]
     return stats.generation_stats(result)
 
 
@@ -249,3 +233,41 @@ class Generation(Iterator[str]):
         job = getattr(self, "_job", None)
         if job is not None:
             job.cancel()
+
+
+class TokenReport:
+    """Log-probabilities of a generation's tokens with the texts of the tokens, each token once.
+
+    The texts join to the answer: a token keeps the space before it, and a character that several tokens
+    share belongs to the last of them.
+    """
+
+    def __init__(self, model: Model, generation: Generation) -> None:
+        self._generation = generation
+        self._n_reported = 0
+        if generation.has_logprobs:
+            self._tokenizer = model._need_tokenizer()
+            self._decoder = self._make_decoder()
+
+    def _make_decoder(self) -> Any:
+        decoder = create(lib.ag_decoder_create, "ag_decoder", self._tokenizer, True, True)
+        return ffi.gc(decoder, lib.ag_decoder_destroy)
+
+    def _next(self, token: int) -> str:
+        """Return the characters that the next token of the answer completes."""
+        text = TextBuffer()
+        call(lib.ag_decoder_push, self._decoder, token, text.pointer)
+        return str(text)
+
+    def _alone(self, token: int) -> str:
+        """Return the text of a token that may not be part of the answer."""
+        text, decoder = TextBuffer(), self._make_decoder()
+        call(lib.ag_decoder_push, decoder, token, text.pointer)
+        call(lib.ag_decoder_flush, decoder, text.pointer)
+        return str(text)
+
+    def take(self) -> list[tuple[str, float, list[tuple[str, float]]]]:
+        """Return text, log-probability and the most likely tokens of each token since the last call."""
+        entries = self._generation.logprobs[self._n_reported :]
+        self._n_reported += len(entries)
+        return [(self._next(e.token), e.logprob, [(self._alone(i), p) for i, p in e.top]) for e in entries]

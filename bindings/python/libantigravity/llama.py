@@ -15,7 +15,7 @@ from typing import Any
 
 from . import errors
 from .chat_formats import template_of
-from .generation import Generation, TokenTexts
+from .generation import Generation, TokenReport
 from .model import Model
 from .params import SessionParams
 
@@ -125,6 +125,8 @@ class Llama:
         max_tokens None or below 1 is no limit. logprobs: number of the most likely tokens that are
         reported for each token; those of the prompt are not, so it excludes echo.
         """
+        if logprobs is False:
+            logprobs = None
         if echo and logprobs is not None:
             raise errors.UnsupportedError("logprobs with echo: tokens of a prompt have no log-probabilities here")
         options = {
@@ -254,29 +256,23 @@ class _LogprobLists:
     """Log-probabilities of a completion's tokens in OpenAI's older shape, each token once."""
 
     def __init__(self, model: Model, generation: Generation, offset: int) -> None:
-        self._generation = generation
-        self._texts = TokenTexts(model)
+        self._report = TokenReport(model, generation)
         self._offset = offset  # characters before the next token
-        self._n_reported = 0
 
     def take(self) -> dict[str, Any] | None:
         """Return the tokens since the last call; None if there are none."""
-        entries = self._generation.logprobs[self._n_reported :]
+        entries = self._report.take()
         if not entries:
             return None
-        self._n_reported += len(entries)
-        texts = [self._texts.next(entry.token) for entry in entries]
         offsets = []
-        for text in texts:
+        for text, _, _ in entries:
             offsets.append(self._offset)
             self._offset += len(text)
         return {
-            "tokens": texts,
+            "tokens": [text for text, _, _ in entries],
             "text_offset": offsets,
-            "token_logprobs": [entry.logprob for entry in entries],
-            "top_logprobs": [
-                {self._texts.alone(i): logprob for i, logprob in entry.top} for entry in entries
-            ],
+            "token_logprobs": [logprob for _, logprob, _ in entries],
+            "top_logprobs": [dict(top) for _, _, top in entries],
         }
 
 

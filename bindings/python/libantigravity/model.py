@@ -245,18 +245,22 @@ class Model:
         speculate: str = "auto",
     ) -> Generation:
         session = self._borrow_session()
-        request = Request(
-            session,
-            self._rewinder(session, ids),
-            sampler,
-            max_tokens=max_tokens,
-            stop=stop,
-            ignore_eos=ignore_eos,
-            keep_special=keep_special,
-            keep_alive=keep_alive,
-            logprobs=logprobs,
-            speculate=speculate,
-        )
+        try:
+            request = Request(
+                session,
+                self._rewinder(session, ids),
+                sampler,
+                max_tokens=max_tokens,
+                stop=stop,
+                ignore_eos=ignore_eos,
+                keep_special=keep_special,
+                keep_alive=keep_alive,
+                logprobs=logprobs,
+                speculate=speculate,
+            )
+        except BaseException:
+            self._give_back(session)
+            raise
         return Generation(request, lambda: self._give_back(session))
 
     # ---- generation ----

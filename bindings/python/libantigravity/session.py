@@ -39,7 +39,7 @@ class Scores(NamedTuple):
 
 
 def run_with_policies(handles: Sequence[Handle], function: Callable[[], T]) -> T:
-    """Run a function that consumes tokens of sessions, on the engine's thread.
+    """Run a function of sessions that may evict, on the engine's thread.
 
     An exception of a policy is raised in place of the library's, and also if the function succeeds.
     """
@@ -281,13 +281,19 @@ class Session:
                 call(lib.ag_session_fork_with, handle.pointer, built.c, out)
             return Handle(self._engine, out[0], lib.ag_session_destroy, handle.parent)
 
-        return Session(self._model, self._engine.run(fork), built or self._built, self._ids)
+        made = self._engine.run(lambda: run_with_policies([handle], fork))
+        return Session(self._model, made, built or self._built, self._ids)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the session to a file, which contains the conversation."""
         ids, n, tokenizer = ids_array(self._ids), len(self._ids), self._model._tokenizer
         name = os.fspath(path).encode()
-        self._read(lambda s: call(lib.ag_session_save, s, name, tokenizer, ids, n))
+        handle = self._open()
+
+        def write() -> None:
+            call(lib.ag_session_save, handle.pointer, name, tokenizer, ids, n)
+
+        self._engine.run(lambda: run_with_policies([handle], write))
 
     def restore(self, path: str | os.PathLike[str]) -> None:
         """Replace the session's content by a saved one."""

@@ -73,7 +73,7 @@ def test_evicted_slots_are_spilled(tiny, tmp_path):
     assert spilled.n_spilled > 0 and spilled.file_bytes > 0 and not spilled.n_failed
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
     session.close()
-    lost = tiny.session(spill=ag.Spill(str(tmp_path / "absent" / "file")), **EVICTING)
+    lost = tiny.session(spill=ag.Spill(tmp_path / "absent" / "file"), **EVICTING)
     lost.prefill(ids_of(300))
     assert lost.spilled.n_failed > 0 and "absent" in lost.spilled.trouble
 
@@ -95,6 +95,45 @@ def test_evictions_are_reported(tiny):
     session = tiny.session(on_eviction=fail, **EVICTING)
     with pytest.raises(ag.PolicyError, match="on_eviction: RuntimeError: enough"):
         session.prefill(ids_of(200))
+
+
+def test_exceptions_of_evictions_after_a_step_are_raised(tiny, tmp_path):
+    """A failed eviction is pending: a fork or a save performs it, and reports it."""
+
+    class Failing(ag.Policy):
+        importance = "none"
+        fails = True
+
+        def select(self, layer):
+            if self.fails:
+                raise RuntimeError("not now")
+            return [list(range(h.n_keep - h.n_recent)) + list(range(h.n_slots - h.n_recent, h.n_slots)) for h in layer]
+
+    def listen(eviction):
+        raise RuntimeError("heard")
+
+    for act in (lambda s: s.fork(), lambda s: s.save(tmp_path / "saved")):
+        policy = Failing()
+        options = {**EVICTING, "kv_policy": policy, "protected_prefix": 0}
+        session = tiny.session(on_eviction=listen, **options)
+        with pytest.raises(ag.PolicyError, match="not now"):
+            session.prefill(ids_of(100))
+        policy.fails = False
+        with pytest.raises(ag.PolicyError, match="on_eviction: RuntimeError: heard"):
+            act(session)
+        act(session)
+
+
+def test_generation_continues_after_an_exception_of_a_listener(tiny):
+    def listen(eviction):
+        raise RuntimeError("heard")
+
+    session = tiny.session(on_eviction=listen, **EVICTING)
+    generation = session.generate(ids_of(60), max_tokens=40, ignore_eos=True, temperature=0)
+    with pytest.raises(ag.PolicyError, match="heard"):
+        generation.text()
+    assert session._unfed == generation.ids[-1]
+    assert session.tokens == [*ids_of(60), *generation.ids[:-1]]
 
 
 def test_memory_pressure_evicts(tiny):

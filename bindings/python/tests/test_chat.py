@@ -7,6 +7,8 @@ import pytest
 from conftest import ROOT
 
 import libantigravity as ag
+from libantigravity._native import ffi, lib
+from libantigravity.chat import Conversation
 
 MESSAGES = [{"role": "user", "content": "Who are you?"}]
 CHANNELS = ROOT / "tests/data/chat/channels.jinja"
@@ -82,7 +84,8 @@ def test_logprobs_have_openais_shape(chat_model):
 
 
 def test_tokens_of_logprobs_join_to_the_text(chat_model):
-    options = {"max_tokens": 40, "seed": 5, "logprobs": True, "response_format": {"type": "regex", "regex": "(é|€|日){4}"}}
+    form = {"type": "regex", "regex": "(é|€|日){4}"}
+    options = {"max_tokens": 40, "seed": 5, "logprobs": True, "response_format": form}
     choice = chat_model.chat(MESSAGES, **options)["choices"][0]
     text = choice["message"]["content"]
     assert len(text) == 4 and "\ufffd" not in text
@@ -94,16 +97,22 @@ def test_tokens_of_logprobs_join_to_the_text(chat_model):
 def test_format_of_a_model_with_channels_leaves_reasoning_free():
     model = ag.Model(chat_template=CHANNELS.read_text())
     form = {"type": "json_schema", "json_schema": {"schema": {"enum": ["Oslo"]}}}
-    seen = []
-    for seed in range(3):
-        chunks = model.chat(MESSAGES, response_format=form, max_tokens=60, seed=seed, stream=True)
-        deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
-        reasoning = "".join(delta.get("reasoning_content", "") for delta in deltas)
-        content = "".join(delta.get("content", "") for delta in deltas)
-        assert '"Oslo"'.startswith(content)
-        seen.append((bool(reasoning), bool(content)))
-    assert (True, False) in seen or (True, True) in seen
-    assert any(content for _, content in seen)
+    thought = "<|channel|>analysis<|message|>Where?<|end|><|start|>assistant"
+    final = "<|channel|>final<|message|>"
+    for text, allowed in (
+        (final + '"Oslo"', True),
+        (thought + final + '"Oslo"', True),
+        (final + '"Rome"', False),
+        (thought + '"Oslo"', False),
+        ('"Oslo"', False),
+    ):
+        constraint = Conversation(model, MESSAGES, None, None, form, None).constraint
+        error = ffi.new("ag_error *")
+        ids = model.tokenize(text, bos=False)
+        accepted = all(lib.ag_constraint_accept(constraint, i, error) == 0 for i in ids)
+        assert (accepted and lib.ag_constraint_may_end(constraint)) == allowed, text
+    content = model.chat(MESSAGES, response_format=form, max_tokens=60)["choices"][0]["message"]["content"]
+    assert '"Oslo"'.startswith(content or "")
 
 
 def test_closing_a_stream_stops_the_work(chat_model):

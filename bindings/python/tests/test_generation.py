@@ -8,6 +8,7 @@ import pytest
 from conftest import ids_of
 
 import libantigravity as ag
+from libantigravity.generation import _Scorer
 
 
 def test_pieces_join_to_the_text(model):
@@ -136,6 +137,32 @@ def test_logprobs_equal_those_of_a_score(tiny):
     assert tiny.session().generate(prompt, max_tokens=1).logprobs == []
     with pytest.raises(ag.InvalidError, match="logprobs is 21"):
         tiny.generate(prompt, logprobs=21)
+    off = tiny.generate(prompt, max_tokens=1, logprobs=False)
+    off.text()
+    assert not off.has_logprobs and off.logprobs == []
+
+
+def test_wrong_arguments_leave_the_session_of_the_last_call(tiny):
+    tiny.generate(ids_of(20), max_tokens=1).text()
+    (session,) = tiny._free_sessions
+    for wrong in ({"logprobs": 21}, {"speculate": "no"}, {"stop": [5]}):
+        with pytest.raises((ag.InvalidError, AttributeError)):
+            tiny.generate(ids_of(20), **wrong)
+        assert tiny._free_sessions == [session]
+
+
+@pytest.mark.parametrize("method", ["read", "choose"])
+def test_exceptions_of_callbacks_are_raised(tiny, monkeypatch, method):
+    def fail(*_):
+        raise ZeroDivisionError(method)
+
+    monkeypatch.setattr(_Scorer, method, fail)
+    session = tiny.session()
+    generation = session.generate(ids_of(20), max_tokens=4, logprobs=1)
+    with pytest.raises(ZeroDivisionError, match=method):
+        generation.text()
+    monkeypatch.undo()
+    assert session.generate(max_tokens=2, ignore_eos=True).stats.n_generated == 2
 
 
 def test_errors_are_raised_while_iterating(model):

@@ -6,7 +6,7 @@ import json
 import shutil
 
 import pytest
-from conftest import DEMO
+from conftest import DEMO, GOLDEN_MODELS, ids_of
 
 import libantigravity as ag
 import libantigravity.llama as llama_cpp
@@ -55,6 +55,15 @@ def test_logprobs():
     assert [p for c in chunks if c for p in c["token_logprobs"]] == lists["token_logprobs"]
     with pytest.raises(ag.UnsupportedError, match="echo"):
         llm("Once upon a time", echo=True, **options)
+
+
+def test_ids_need_no_tokenizer():
+    llm = Llama(str(GOLDEN_MODELS / "gqa-llama3rope-sharded"), n_ctx=64)
+    answer = llm(ids_of(20), max_tokens=3, logprobs=False)
+    assert answer["usage"]["prompt_tokens"] == 20 and answer["choices"][0]["logprobs"] is None
+    for needs_text in ({"echo": True}, {"logprobs": 1}):
+        with pytest.raises(ag.NotFoundError, match="no tokenizer"):
+            llm(ids_of(20), **needs_text)
 
 
 def test_chat_completion():
