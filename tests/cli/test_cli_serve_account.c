@@ -32,12 +32,12 @@ static void charges_blocks_to_the_current_account(void **state) {
     char *p = account_malloc(1000), *s = account_strdup("text");
     const size_t charged = account_bytes(a);
     assert_true(charged >= 1000 + 5 && charged < 1200);
-    assert_int_equal(pool.taken, ACCOUNT_STEP);
     json_t *v = json_pack("[s, i]", "text", 1);
     assert_true(account_bytes(a) > charged);
     json_decref(v);
     assert_int_equal(account_bytes(a), charged);
     assert_ptr_equal(account_enter(NULL), a);
+    assert_int_equal(pool.taken, ACCOUNT_STEP);
     /* A block stays on its account, whichever account is current. */
     p = account_realloc(p, 5000);
     assert_true(account_bytes(a) >= charged + 4000);
@@ -218,6 +218,58 @@ static void lives_until_its_last_block_is_freed(void **state) {
     assert_int_equal(pool.taken, 0);
 }
 
+static void lives_while_a_thread_is_in_it(void **state) {
+    (void)state;
+    account_pool pool = {.limit = MIB};
+    account *a = account_create(&pool);
+    account_enter(a);
+    account_release(a);
+    void *p = account_malloc(100);
+    assert_int_equal(account_bytes(a), 128);
+    account_enter(NULL);
+    assert_int_equal(pool.taken, ACCOUNT_STEP);
+    account_free(p);
+    assert_int_equal(pool.taken, 0);
+}
+
+static void books_blocks_that_another_thread_frees(void **state) {
+    (void)state;
+    account_pool pool = {.limit = MIB};
+    account *a = account_create(&pool);
+    account_enter(a);
+    void *p = account_malloc(100); /* booked when the thread leaves */
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, free_in_thread, p), 0);
+    pthread_join(thread, NULL);
+    void *q = account_malloc(100);
+    account_enter(NULL);
+    assert_int_equal(account_bytes(a), 128);
+    account_free(q);
+    account_release(a);
+    assert_int_equal(pool.taken, 0);
+    assert_int_equal(pool.resident, 0);
+}
+
+static void small_blocks_obey_the_limit(void **state) {
+    (void)state;
+    account_pool pool = {.limit = MIB};
+    account *a = account_create(&pool);
+    void *last = NULL;
+    size_t n = 0;
+    account_begin_work(a, 100, 0);
+    for (void **p; (p = account_malloc(64)); last = p, n++) *p = last;
+    /* Each occupies 96 bytes, and an eighth of the pool is for small accounts. */
+    assert_in_range(n * 96, MIB / 8 * 7 - 2 * 4096, MIB / 8 * 7 + 4096);
+    assert_int_equal(account_end_work(a), ACCOUNT_TOO_LARGE);
+    while (last) {
+        void *next = *(void **)last;
+        account_free(last);
+        last = next;
+    }
+    account_release(a);
+    assert_int_equal(pool.taken, 0);
+}
+
 static void ends_cancelled_work(void **state) {
     (void)state;
     account_pool pool = {.limit = MIB};
@@ -293,6 +345,9 @@ int main(void) {
         cmocka_unit_test(reserves_memory_for_later_blocks),
         cmocka_unit_test(retains_freed_memory_until_reserve),
         cmocka_unit_test(lives_until_its_last_block_is_freed),
+        cmocka_unit_test(lives_while_a_thread_is_in_it),
+        cmocka_unit_test(books_blocks_that_another_thread_frees),
+        cmocka_unit_test(small_blocks_obey_the_limit),
         cmocka_unit_test(ends_cancelled_work),
         cmocka_unit_test(ends_work_when_the_pool_closes),
         cmocka_unit_test(ends_work_beyond_its_processor_time),

@@ -18,6 +18,7 @@ enum {
     SMALL_SHARE = 8,       /* 1/8 of the pool is for accounts of at most SMALL bytes */
     OWN_PAGES = 128 << 10, /* a block of at least this many bytes gets its own pages */
     PAGE = 4096,           /* bytes, minimum */
+    BATCH = 4096,          /* maximum of bytes that a thread has not booked */
     RESIDENT_STEP = 16384, /* bytes between two updates of pool->resident */
     FREEING_MS = 200,      /* maximum wait for memory that another thread frees */
 };
@@ -29,11 +30,12 @@ struct account {
     account_pool *pool;
     pthread_mutex_t lock;
     /* Guarded by the lock, down to `failure`. */
-    size_t heap;      /* bytes of blocks from malloc() */
-    size_t heap_peak; /* maximum since the heap was trimmed: malloc() keeps freed pages */
-    size_t mapped;    /* bytes of blocks with their own pages, which need not be resident */
-    size_t resident;  /* part of `heap` that pool->resident includes */
+    ptrdiff_t heap;      /* booked bytes of blocks from malloc(); may be negative */
+    ptrdiff_t heap_peak; /* maximum since the heap was trimmed: malloc() keeps freed pages */
+    size_t mapped;       /* bytes of blocks with their own pages, which need not be resident */
+    size_t resident;     /* part of `heap` that pool->resident includes */
     size_t taken, needed;
+    unsigned n_inside; /* threads whose current account it is; only they have bytes to book */
     bool is_released;
     account_failure failure;
     atomic_bool is_cancelled;
@@ -48,6 +50,7 @@ typedef struct block {
 /* Account of the calling thread, and limits of its work. */
 static _Thread_local struct {
     account *account;
+    ptrdiff_t unbooked; /* bytes for `heap` of the account */
     bool is_timed;
     double cpu_end, deadline;
     double next_cpu_check; /* time of the next check of the processor time, a system call */
@@ -63,10 +66,10 @@ static bool has_own_pages(size_t bytes) {
 static size_t page_bytes(size_t bytes) { return (bytes + sizeof(block) + PAGE - 1) / PAGE * PAGE; }
 
 /* Bytes that malloc() occupies for a block. */
-static size_t heap_cost(size_t bytes) {
+static ptrdiff_t heap_cost(size_t bytes) {
     const size_t n = bytes + sizeof(block) + sizeof(size_t);
     if (bytes == NONE || has_own_pages(bytes)) return 0;
-    return n < 32 ? 32 : (n + 15) / 16 * 16;
+    return n < 32 ? 32 : (ptrdiff_t)((n + 15) / 16 * 16);
 }
 
 static size_t mapped_cost(size_t bytes) { return has_own_pages(bytes) ? page_bytes(bytes) : 0; }
@@ -140,10 +143,14 @@ static void trim_heap(account *a) {
     a->heap_peak = a->heap;
 }
 
+static size_t used_bytes(ptrdiff_t heap, size_t mapped) {
+    return (heap > 0 ? (size_t)heap : 0) + mapped;
+}
+
 /* Returns unused memory of the account to the pool. */
 static void return_unused(account *a) {
     trim_heap(a);
-    const size_t used = round_up(a->heap + a->mapped);
+    const size_t used = round_up(used_bytes(a->heap, a->mapped));
     if (a->taken <= used) return;
     atomic_fetch_sub(&a->pool->taken, a->taken - used);
     a->taken = used;
@@ -161,19 +168,37 @@ static void set_failure(account *a, account_failure failure, size_t needed) {
 }
 
 static void update_resident(account *a) {
-    const size_t resident = a->heap / RESIDENT_STEP * RESIDENT_STEP;
+    const size_t resident = used_bytes(a->heap, 0) / RESIDENT_STEP * RESIDENT_STEP;
     if (resident == a->resident) return;
     atomic_fetch_add(&a->pool->resident, resident - a->resident);
     a->resident = resident;
 }
 
+/* Moves what the thread has not booked to the account. */
+static void book(account *a) {
+    if (a != current.account || !current.unbooked) return;
+    a->heap += current.unbooked;
+    current.unbooked = 0;
+    update_resident(a);
+}
+
+/* Takes what booked blocks have beyond the account's memory, at most BATCH, even if the pool has
+ * too little. */
+static void take_booked(account *a) {
+    const size_t used = round_up(used_bytes(a->heap, a->mapped));
+    if (used <= a->taken) return;
+    atomic_fetch_add(&a->pool->taken, used - a->taken);
+    a->taken = used;
+}
+
 /* Takes the memory that blocks of `heap` and `mapped` bytes need. If the pool has too little, trims
  * the heap and tries again. */
-static account_failure ensure_taken(account *a, size_t heap, size_t mapped) {
+static account_failure ensure_taken(account *a, ptrdiff_t heap, size_t mapped) {
     for (bool is_trimmed = false;; is_trimmed = true) {
-        const size_t peak = heap > a->heap_peak ? heap : a->heap_peak;
+        const ptrdiff_t peak = heap > a->heap_peak ? heap : a->heap_peak;
+        const size_t used = used_bytes(peak, mapped);
         const account_failure failure =
-            peak + mapped > a->taken ? take_from_pool(a, round_up(peak + mapped)) : ACCOUNT_OK;
+            used > a->taken ? take_from_pool(a, round_up(used)) : ACCOUNT_OK;
         if (failure == ACCOUNT_OK) a->heap_peak = peak;
         if (failure == ACCOUNT_OK || is_trimmed || peak == heap) return failure;
         trim_heap(a);
@@ -183,13 +208,13 @@ static account_failure ensure_taken(account *a, size_t heap, size_t mapped) {
 /* Replaces the charge of a block of `old` bytes by one of `bytes`; either may be NONE. The lock
  * must be held. */
 static bool replace_charge(account *a, size_t old, size_t bytes) {
-    const size_t heap = a->heap - heap_cost(old) + heap_cost(bytes);
+    const ptrdiff_t heap = a->heap - heap_cost(old) + heap_cost(bytes);
     const size_t mapped = a->mapped - mapped_cost(old) + mapped_cost(bytes);
     const account_failure failure = bytes == NONE ? ACCOUNT_OK : ensure_taken(a, heap, mapped);
     if (failure != ACCOUNT_OK) {
         if (a->failure == ACCOUNT_OK) {
             a->failure = failure;
-            a->needed = heap + mapped;
+            a->needed = used_bytes(heap, mapped);
         }
         return false;
     }
@@ -199,7 +224,10 @@ static bool replace_charge(account *a, size_t old, size_t bytes) {
     return true;
 }
 
-static bool is_empty(const account *a) { return !a->heap && !a->mapped; }
+/* Returns whether the account has no owner, no block and no thread that might have one to book. */
+static bool is_unused(const account *a) {
+    return a->is_released && !a->n_inside && !a->heap && !a->mapped;
+}
 
 static void destroy(account *a) {
     return_unused(a);
@@ -207,15 +235,48 @@ static void destroy(account *a) {
     free(a);
 }
 
-/* Does the same with the lock. Fails without memory and changes nothing. Destroys a released
+/* Adds a change to the thread's unbooked bytes, if these stay few. Most blocks need no lock then.
+ */
+static bool postpone(const account *a, size_t old, size_t bytes) {
+    if (a != current.account || has_own_pages(old) || has_own_pages(bytes)) return false;
+    const ptrdiff_t unbooked = current.unbooked - heap_cost(old) + heap_cost(bytes);
+    if (unbooked > BATCH || unbooked < -BATCH) return false;
+    current.unbooked = unbooked;
+    return true;
+}
+
+/* Replaces a charge, with the lock. Fails without memory and changes nothing. Destroys a released
  * account with its last block. */
 static bool charge(account *a, size_t old, size_t bytes) {
+    if (postpone(a, old, bytes)) return true;
     pthread_mutex_lock(&a->lock);
+    book(a);
     const bool ok = replace_charge(a, old, bytes);
-    const bool is_last = a->is_released && is_empty(a);
+    const bool is_last = is_unused(a);
     pthread_mutex_unlock(&a->lock);
     if (is_last) destroy(a);
     return ok;
+}
+
+/* Makes `a` the thread's account. */
+static void change_account(account *a) {
+    account *before = current.account;
+    bool is_last = false;
+    if (a == before) return;
+    if (before) {
+        pthread_mutex_lock(&before->lock);
+        book(before);
+        take_booked(before);
+        before->n_inside--;
+        is_last = is_unused(before);
+        pthread_mutex_unlock(&before->lock);
+    }
+    if (is_last) destroy(before);
+    current.account = a;
+    if (!a) return;
+    pthread_mutex_lock(&a->lock);
+    a->n_inside++;
+    pthread_mutex_unlock(&a->lock);
 }
 
 /* ---- accounts ---- */
@@ -231,23 +292,25 @@ account *account_create(account_pool *pool) {
 void account_release(account *a) {
     if (!a) return;
     pthread_mutex_lock(&a->lock);
+    book(a);
     a->is_released = true;
     return_unused(a);
-    const bool is_last = is_empty(a);
+    const bool is_last = is_unused(a);
     pthread_mutex_unlock(&a->lock);
     if (is_last) destroy(a);
 }
 
 account *account_enter(account *a) {
     account *before = current.account;
-    current.account = a;
+    change_account(a);
     return before;
 }
 
 account_failure account_reserve(account *a, size_t bytes) {
     pthread_mutex_lock(&a->lock);
+    book(a);
     return_unused(a);
-    const size_t taken = round_up(a->heap + a->mapped + bytes);
+    const size_t taken = round_up(used_bytes(a->heap, a->mapped) + bytes);
     const account_failure failure = take_from_pool(a, taken);
     if (failure != ACCOUNT_OK) a->needed = taken;
     pthread_mutex_unlock(&a->lock);
@@ -256,7 +319,8 @@ account_failure account_reserve(account *a, size_t bytes) {
 
 size_t account_bytes(account *a) {
     pthread_mutex_lock(&a->lock);
-    const size_t n = a->heap + a->mapped;
+    book(a);
+    const size_t n = used_bytes(a->heap, a->mapped);
     pthread_mutex_unlock(&a->lock);
     return n;
 }
@@ -314,7 +378,7 @@ static bool interrupted(void *user) {
 void account_begin_work(account *a, double cpu_s, double deadline) {
     a->failure = ACCOUNT_OK;
     a->needed = 0;
-    current.account = a;
+    change_account(a);
     current.is_timed = true;
     current.cpu_end = clock_seconds(CLOCK_THREAD_CPUTIME_ID) + cpu_s;
     current.deadline = deadline;
@@ -328,9 +392,9 @@ void account_limit_deadline(double deadline) {
 }
 
 account_failure account_end_work(account *a) {
-    current.account = NULL;
     current.is_timed = false;
     ag_set_thread_interrupt(NULL, NULL);
+    change_account(NULL);
     pthread_mutex_lock(&a->lock);
     return_unused(a);
     const account_failure failure = a->failure;

@@ -3,7 +3,8 @@
  *
  * Every allocation of a thread is charged to its current account: the program's, the library's,
  * jansson's and libevent's. A header before each block names its account, so any thread can free
- * it. Accounts take memory from their pool in units of ACCOUNT_STEP bytes. */
+ * it. Accounts take memory from their pool in units of ACCOUNT_STEP bytes. A thread books small
+ * blocks late: an account lacks at most 4 KiB for each thread that has entered it. */
 #ifndef ANTIGRAVITY_SERVE_THREADS_ACCOUNT_H
 #define ANTIGRAVITY_SERVE_THREADS_ACCOUNT_H
 
@@ -44,15 +45,15 @@ void account_install(void);
 
 /* Returns a new account, or NULL without memory. The pool must outlive the account. */
 account *account_create(account_pool *pool);
-/* Releases the caller's reference. The account is destroyed with its last block. NULL is
- * allowed. */
+/* Releases the caller's reference. The account is destroyed when it has no block and no thread is
+ * in it. NULL is allowed. */
 void account_release(account *a);
 /* Makes `a` (NULL: none) the calling thread's account. Returns the previous one, to be restored. */
 account *account_enter(account *a);
 /* Reserves `bytes` beyond what the account uses, and returns other unused memory to the pool.
  * Memory of freed blocks stays with the account until this call, the end of work or its release. */
 account_failure account_reserve(account *a, size_t bytes);
-/* Returns the bytes of its blocks, headers included. */
+/* Returns the booked bytes of its blocks, headers included. Books those of the calling thread. */
 size_t account_bytes(account *a);
 /* Returns whether the account has more than 256 KiB, which take long to free. */
 bool account_is_large(account *a);
