@@ -19,9 +19,6 @@ enum { N_MODELS = 2 };
 static char root[] = "/tmp/ag-serving-files-XXXXXX", dir[64];
 static ag_served_model *models[N_MODELS];
 
-/* bytes; room for one and a half sessions of 200 tokens of the first model */
-enum { DIR_LIMIT = 400 << 10 };
-
 static ag_serving_params in_dir(void) {
     ag_serving_params p = ag_serving_defaults();
     p.prefix_dir = dir;
@@ -249,19 +246,40 @@ static void session_evicted_from_memory_is_reloaded(void **state) {
     assert_int_equal(each_file(NULL), 2);
 }
 
+static uint64_t n_bytes;
+
+static void add_bytes(const char *path) {
+    struct stat st;
+    if (stat(path, &st) == 0) n_bytes += (uint64_t)st.st_size;
+}
+
+/* Writes a session of the first model. Returns the bytes of one and a half such. */
+static uint64_t write_session(talk *t, unsigned n) {
+    const ag_serving_params p = in_dir();
+    begin(&p);
+    say(t, n);
+    turn(t, 0, NULL);
+    end();
+    assert_int_equal(each_file(NULL), 2);
+    n_bytes = 0;
+    each_file(add_bytes);
+    return n_bytes * 3 / 2;
+}
+
 static void enforces_the_directory_limit(void **state) {
     ag_serving_params p = in_dir();
     talk first = {.seed = 4}, last = {.seed = 5};
     (void)state;
-    p.prefix_dir_bytes = DIR_LIMIT;
+    p.prefix_dir_bytes = write_session(&first, 200);
     begin(&p);
-    say(&first, 200);
     say(&last, 200);
-    talk a = first, b = last;
-    turn(&a, 0, NULL);
-    turn(&b, 0, NULL);
+    const size_t n = last.n;
+    turn(&last, 0, NULL);
     end();
     assert_int_equal(each_file(NULL), 2);
+    begin(&p);
+    assert_int_equal(turn(&first, 0, NULL), 0);
+    assert_true(turn(&last, 0, NULL) >= n);
 }
 
 /* ---- hostile files ---- */
@@ -604,12 +622,7 @@ static void does_not_write_a_session_above_the_limit(void **state) {
     ag_serving_params p = in_dir();
     talk t = {.seed = 13}, large = {.seed = 14};
     (void)state;
-    p.prefix_dir_bytes = DIR_LIMIT;
-    begin(&p);
-    say(&t, 100);
-    turn(&t, 0, NULL);
-    end();
-    assert_int_equal(each_file(NULL), 2);
+    p.prefix_dir_bytes = write_session(&t, 100);
     begin(&p);
     say(&large, 900);
     turn(&large, 0, NULL);
