@@ -4,7 +4,8 @@
 #   scripts/deb.sh               source and binary packages for this system, built twice, without network, in two folders;
 #                                the results must be equal. Then lintian and the comparison with abi/
 #   scripts/deb.sh tree SUITE... builds the source package of dist/ without network in a clean tree of bookworm, trixie, ...;
-#                                in another clean tree installs the packages, chats, compiles the example and removes them
+#                                in another clean tree runs the commands of docs/guide/install.md, which install the
+#                                packages, chat, compile the example and remove the packages
 #   scripts/deb.sh abi           rewrites the description of the library's interface in abi/, until its version has a tag
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -99,17 +100,21 @@ build_in_tree() {
         --customize-hook='cp "$1"/src/*.deb "$OUT/"' "$1" /dev/null
 }
 
-# check_in_tree SUITE: after the removal no file of the packages is left.
+# page_commands PAGE: its fenced commands, for root in a tree that has the packages in dist/.
+page_commands() { awk '/^```sh$/ { on = 1; next } /^```/ { on = 0 } on && !/^scripts\//' "$1" | sed 's/^sudo //'; }
+
+# check_in_tree SUITE: runs the commands of the guide in a clean tree. They end with the removal, after which no
+# file of the packages is left but in the home of the user.
 check_in_tree() {
+    mkdir -p "$deb"
+    page_commands docs/guide/install.md >"$deb/install-commands"
     # shellcheck disable=SC2016
-    OUT=$PWD/dist/$1 quietly "deb-check-$1" mmdebstrap --variant=minbase --include=gcc,libc6-dev,pkg-config \
-        --customize-hook='mkdir "$1/debs" "$1/user" && cp debian/tests/chat debian/tests/example "$1/debs/"' \
-        --customize-hook='find "$OUT" -name "*.deb" ! -name "*dbgsym*" -exec cp -t "$1/debs" {} +' \
-        --customize-hook='chroot "$1" sh -c "apt-get install -q -y --no-install-recommends /debs/*.deb"' \
-        --customize-hook='AUTOPKGTEST_TMP=/user chroot "$1" /debs/chat' \
-        --customize-hook='AUTOPKGTEST_TMP=/user chroot "$1" /debs/example' \
-        --customize-hook='chroot "$1" apt-get purge -q -y libantigravity"*" "antigravity*"' \
-        --customize-hook='rm -r "$1/debs"; left=$(cd "$1" && find . -path ./user -prune -o -path ./proc -prune -o -path ./sys -prune -o -name "*antigravity*" -print); echo "left: $left"; [ -z "$left" ]' \
+    COMMANDS=$deb/install-commands PACKAGES=$PWD/dist/$1 quietly "deb-check-$1" mmdebstrap --variant=minbase --include=man-db \
+        --customize-hook='mkdir -p "$1/user/dist" && cp "$COMMANDS" "$1/user/commands"' \
+        --customize-hook='find "$PACKAGES" -maxdepth 1 -name "*.deb" ! -name "*dbgsym*" -exec cp -t "$1/user/dist" {} +' \
+        --customize-hook='echo "APT::Get::Assume-Yes yes;" >"$1/etc/apt/apt.conf.d/yes"' \
+        --customize-hook='DEBIAN_FRONTEND=noninteractive HOME=/user chroot "$1" sh -exc "cd /user; . ./commands"' \
+        --customize-hook='left=$(cd "$1" && find . -path ./user -prune -o -path ./proc -prune -o -path ./sys -prune -o -name "*antigravity*" -print); echo "left: $left"; [ -z "$left" ]' \
         "$1" /dev/null
 }
 
