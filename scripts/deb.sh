@@ -5,7 +5,8 @@
 #                                the results must be equal. Then lintian and the comparison with abi/
 #   scripts/deb.sh tree SUITE... builds the source package of dist/ without network in a clean tree of bookworm, trixie, ...;
 #                                in another clean tree runs the commands of docs/guide/install.md, which install the
-#                                packages, chat, compile the example and remove the packages
+#                                packages, chat, compile the example and remove the packages. Then autopkgtest and
+#                                piuparts, which needs root
 #   scripts/deb.sh abi           rewrites the description of the library's interface in abi/, until its version has a tag
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -115,16 +116,31 @@ check_in_tree() {
         --customize-hook='echo "APT::Get::Assume-Yes yes;" >"$1/etc/apt/apt.conf.d/yes"' \
         --customize-hook='DEBIAN_FRONTEND=noninteractive HOME=/user chroot "$1" sh -exc "cd /user; . ./commands"' \
         --customize-hook='left=$(cd "$1" && find . -path ./user -prune -o -path ./proc -prune -o -path ./sys -prune -o -name "*antigravity*" -print); echo "left: $left"; [ -z "$left" ]' \
+        --customize-hook='autopkgtest -U -B "$1"/user/dist/*.deb dist/*.dsc -- chroot "$1"' \
         "$1" /dev/null
+}
+
+# purge_in_tree SUITE: piuparts installs, upgrades and purges the packages and compares the files of the tree. They lie in
+# an archive because they depend on each other.
+purge_in_tree() {
+    local packages=$deb/packages-$1
+    rm -rf "$packages"
+    mkdir -p "$packages" "$deb/tmp"
+    find "dist/$1" -maxdepth 1 -name "*.deb" ! -name "*dbgsym*" -exec cp -t "$packages" {} +
+    (cd "$packages" && apt-ftparchive packages . >Packages)
+    quietly "deb-tree-$1" mmdebstrap --variant=minbase "$1" "$deb/$1.tar.gz" &&
+        TMPDIR=$deb/tmp quietly "deb-piuparts-$1" piuparts --basetgz "$deb/$1.tar.gz" --distribution "$1" --mirror 'http://deb.debian.org/debian main' \
+            --bindmount "$packages" --extra-repo "deb [trusted=yes] file://$packages ./" "$packages"/*.deb
 }
 
 build_trees() {
     local suite
-    need mmdebstrap
+    need mmdebstrap autopkgtest piuparts apt-ftparchive
     [ -n "$(compgen -G 'dist/*.dsc')" ] || build_packages
     for suite in "$@"; do
         build_in_tree "$suite"
         check_in_tree "$suite"
+        purge_in_tree "$suite"
         say "$suite: built, installed, used and removed"
     done
 }

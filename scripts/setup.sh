@@ -86,6 +86,9 @@ need_packaging() {
     need lintian has lintian
     need abigail-tools has abidw
     need mmdebstrap has mmdebstrap
+    need autopkgtest has autopkgtest
+    need piuparts has piuparts
+    need apt-utils has apt-ftparchive
 }
 
 # The sanitizers' run-time library and OpenCL's functions carry clang's major version in their names.

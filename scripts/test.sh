@@ -12,7 +12,7 @@
 #   scripts/test.sh hostile      hostile clients against the native build and that with address sanitizer: ten minutes for
 #                                each row of tests/hostile/README.md, about 3.5 hours. HOSTILE_OPTIONS are passed on, such
 #                                as --quick, or --row 2 --seconds 60
-#   scripts/test.sh deb          Debian packages: built twice, checked, and used in clean trees of Debian 12
+#   scripts/test.sh deb          Debian packages: built twice, checked, and used in clean trees of Debian 12 and 13
 #   scripts/test.sh long         what takes longest, natively and under sanitizers and the emulator; --all leaves it out
 # A stage whose tools are absent and cannot be installed is skipped, and this is said.
 # shellcheck disable=SC2317 # Stages are called by name.
@@ -291,9 +291,9 @@ stage_hostile() {
 }
 
 stage_deb() {
-    require dpkg-buildpackage dh lintian abidw mmdebstrap
+    require dpkg-buildpackage dh lintian abidw mmdebstrap autopkgtest piuparts
     scripts/deb.sh
-    scripts/deb.sh tree bookworm
+    scripts/deb.sh tree bookworm trixie
 }
 
 stage_native() {
