@@ -53,7 +53,7 @@ describe() {
     local root=$deb/library file
     rm -rf "$root"
     for file in "$deb"/first/libantigravity"$minor"_*.deb "$deb"/first/libantigravity"$minor"-dbgsym_*.deb; do dpkg-deb -x "$file" "$root"; done
-    abidw --debug-info-dir "$root/usr/lib/debug" --headers-dir include/antigravity --drop-private-types --no-show-locs \
+    abidw --debug-info-dir "$root/usr/lib/debug" --suppressions abi/public.suppr --no-show-locs \
         --no-comp-dir-path --no-corpus-path --type-id-style hash --out-file "$1" "$(echo "$root"/usr/lib/*/libantigravity.so."$version")"
 }
 
