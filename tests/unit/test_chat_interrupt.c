@@ -8,7 +8,13 @@
 #include <antigravity/interrupt.h>
 #include <time.h>
 
-static const double max_s = 0.05 * (SANITIZED ? 20 : 1);
+#if SANITIZED
+static const double max_s = 0.2;
+#elif defined(__OPTIMIZE__)
+static const double max_s = 0.05;
+#else
+static const double max_s = 0.5;
+#endif
 
 /* ---- the points where work can end ---- */
 
