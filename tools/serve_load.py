@@ -389,7 +389,7 @@ def connections(args):
 # ---- tools ----
 
 
-def tool(i):
+def tool(i, project):
     text = {"type": "string", "description": "File to use."}
     properties = {
         "path": text,
@@ -398,7 +398,7 @@ def tool(i):
         "tags": {"type": "array", "items": {"type": "string"}},
     }
     parameters = {"type": "object", "properties": properties, "required": ["path", "mode"]}
-    return {"type": "function", "function": {"name": f"tool_{i}", "description": f"Does task {i} of the project.", "parameters": parameters}}
+    return {"type": "function", "function": {"name": f"tool_{i}", "description": f"Does task {i} of the project {project}.", "parameters": parameters}}
 
 
 def post(port, path, body):
@@ -418,13 +418,13 @@ def first_token(port, how, chat):
 
 
 def time_alternatives(args, alternatives, name, rounds):
-    """Returns the times of each alternative. They take turns. With new tools each request has another first message."""
-    times = {how: [] for how in ways}
+    """Returns the times of each alternative. They take turns. New tools differ in each request, and so does the first message."""
+    times = {how: [] for how in alternatives}
     for i in range(rounds):
         for how in alternatives:
             nonce = f"Session {i} {how}." if name == "new" else "Session 0 None."
             messages = [{"role": "system", "content": nonce}, {"role": "user", "content": text_of((name, i, how), 12)}]
-            chat = {"model": args.names[-1], "messages": messages, "tools": [tool(k) for k in range(args.tools)]}
+            chat = {"model": args.names[-1], "messages": messages, "tools": [tool(k, nonce) for k in range(args.tools)]}
             times[how].append(first_token(args.port, how, chat))
     return times
 
