@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests of accounts: what is charged, what fails, and when work must end. */
 #include "serve/threads/account.h"
+#include "../support/sanitized.h"
 
 #include <antigravity/chat.h>
 #include <jansson.h>
@@ -73,7 +74,7 @@ static void counts_at_least_what_malloc_occupies(void **state) {
 
 static void does_not_count_large_blocks_as_resident(void **state) {
     (void)state;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if SANITIZED
     skip(); /* all blocks come from malloc() in this build */
 #endif
     account_pool pool = {.limit = 8 * MIB};

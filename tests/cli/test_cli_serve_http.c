@@ -2,6 +2,7 @@
 /* Tests of antigravity serve against hostile clients and clients that leave: HTTP, hosts and
  * origins, keys, and the end of the process. */
 #include "served_group.h"
+#include "../support/sanitized.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -392,7 +393,7 @@ static void small_requests_overtake_large_ones(void **state) {
 /* The size that the error recommends is enough, and slightly less is not. */
 static void reports_the_minimum_memory(void **state) {
     (void)state;
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if SANITIZED
     skip(); /* a sanitizer's memory differs from start to start */
 #endif
     cli_result r = CLI("serve", QUICK, "--port", "0", "--memory", "8M", DEMO);

@@ -2,18 +2,13 @@
 /* Tests that the server's processor time for a request is linear in its body, in every protocol,
  * and that the event loop uses at most 5 % of it. */
 #include "serve_client.h"
+#include "../support/sanitized.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-enum { SANITIZED = 1 };
-#else
-enum { SANITIZED = 0 };
-#endif
 
 enum { N_SIZES = 3, MAX_TRIES = 10, MANY = SANITIZED ? 1000 : 5000, SOME = SANITIZED ? 500 : 1200 };
 

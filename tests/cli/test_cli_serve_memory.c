@@ -2,6 +2,7 @@
 /* Tests of `--memory` against bodies that need far more memory than their size: the process never
  * exceeds the limit. */
 #include "serve_client.h"
+#include "../support/sanitized.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -249,7 +250,7 @@ int main(void) {
         cmocka_unit_test(ends_work_beyond_the_prepare_limit),
         cmocka_unit_test(ends_work_beyond_the_timeout_of_the_request),
     };
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if SANITIZED
     return 77; /* a sanitizer's own memory exceeds the limit */
 #endif
     return cmocka_run_group_tests(tests, start, stop);

@@ -2,6 +2,7 @@
 /* `antigravity serve` with a directory of models: they are listed, loaded when a request names
  * them, and unloaded. */
 #include "served_group.h"
+#include "../support/sanitized.h"
 
 #include <ftw.h>
 #include <sys/stat.h>
@@ -144,7 +145,7 @@ static double limit_for_one(void) {
 static void models_that_do_not_fit_together_replace_each_other_twice(void **state) {
     char limit[32];
     (void)state;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if SANITIZED
     skip(); /* a sanitizer's own memory exceeds the limit */
 #endif
     snprintf(limit, sizeof limit, "%.1fM", limit_for_one() + 16);

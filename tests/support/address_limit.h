@@ -3,6 +3,8 @@
 #ifndef AG_TESTS_SUPPORT_ADDRESS_LIMIT_H
 #define AG_TESTS_SUPPORT_ADDRESS_LIMIT_H
 
+#include "support/sanitized.h"
+
 #include <stdbool.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -12,7 +14,7 @@
 /* Limits the address space to its present size and `spare` bytes. *before: the limit to be restored
  * by setrlimit(RLIMIT_AS). Returns false, with the old limit, where it does not hold. */
 static inline bool limit_address_space(size_t spare, struct rlimit *before) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if SANITIZED
     (void)spare, (void)before;
     return false; /* their shadow takes the address space */
 #else

@@ -2,6 +2,7 @@
 /* Memory of a render: every template of ../shared renders 1 MB within 32 MiB, the rendered text
  * included. --table prints the peak of each. */
 #include "support/chat_formats.h"
+#include "support/sanitized.h"
 
 #include <dirent.h>
 #include <time.h>
@@ -241,7 +242,7 @@ static bool takes_all; /* "test_chat_memory all": each template, not one in two 
  */
 static void renders_1_mb_within_32_mib(void **state) {
     const conversation *all = *state;
-#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__OPTIMIZE__) && !SANITIZED
     const size_t step = takes_all ? 1 : 2;
 #else
     const size_t step = 10;

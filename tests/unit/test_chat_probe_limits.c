@@ -2,6 +2,7 @@
 /* Limits of detection: steps and memory, so that the same file has the same features on every
  * machine. A template that exceeds them is used without detection. */
 #include "support/chat_formats.h"
+#include "support/sanitized.h"
 
 #include <antigravity/interrupt.h>
 #include <dirent.h>
@@ -22,7 +23,7 @@ static double cpu_seconds(void) {
 
 /* Presets for sanitizers and emulators set AG_TEST_STRIDE. */
 static bool is_fast_build(void) {
-#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__OPTIMIZE__) && !SANITIZED
     return getenv("AG_TEST_STRIDE") == NULL;
 #else
     return false;

@@ -2,11 +2,12 @@
 /* Compiling a constraint ends within 50 ms after its thread is interrupted, for any input. */
 #include "constrain_texts.h"
 
+#include "support/sanitized.h"
 #include "support/stride.h"
 
 #include <time.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if SANITIZED
 enum { SLOWER = 20 };
 #else
 enum { SLOWER = 1 };

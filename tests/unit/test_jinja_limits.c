@@ -3,6 +3,7 @@
  * Each allocation may fail without a leak. */
 #include "support/failing_allocator.h"
 #include "support/jinja_case.h"
+#include "support/sanitized.h"
 
 #include <time.h>
 
@@ -20,7 +21,7 @@ static void check_bounded(const char *template, const char *variables, ag_status
     ag_status st = jinja_run(template, variables, NULL, &out, &err);
     double took = seconds() - begin;
     if (st != status) { fail_msg("%.80s: %s \"%s\"", template, ag_status_name(st), err.msg); }
-#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__OPTIMIZE__) && !SANITIZED
     if (took > 1) print_message("%.60s: %.2f s\n", template, took);
 #endif
     assert_true(took < 20); /* includes emulators and sanitizers */

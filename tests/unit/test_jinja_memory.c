@@ -2,6 +2,7 @@
 /* Memory of a render: temporary values are released, the limit covers the output, and a render ends
  * soon after an interrupt. */
 #include "support/jinja_case.h"
+#include "support/sanitized.h"
 
 #include <antigravity/interrupt.h>
 #include <time.h>
@@ -202,7 +203,7 @@ static void calls_the_interrupt_function_often(void **state) {
         ag_jinja_output_free(&out);
         print_message("%.40s: %u calls, at most %.1f ms apart\n", templates[i], a.calls,
                       1e3 * a.longest);
-#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__OPTIMIZE__) && !SANITIZED
         assert_true(a.longest < 0.05);
 #else
         assert_true(a.longest < 2);

@@ -2,6 +2,7 @@
 /* Memory budget: requests that do not fit are rejected with numbers, and running ones stay below
  * the limit. */
 #include "serving/serving_impl.h"
+#include "support/sanitized.h"
 #include "support/serving_demo.h"
 
 #include <antigravity/process.h>
@@ -503,7 +504,7 @@ static void replays_stay_below_the_limit(void **state) {
 }
 
 int main(void) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if SANITIZED
     puts("sanitizers take memory of their own");
     return 77;
 #endif
