@@ -158,7 +158,9 @@ def table():
         yield f"{{{{ {v}|{name} }}}}"
         yield f"{{{{ {v}|{name}|list }}}}"
         for arg in ("2", "'a'", "none"):
-            yield f"{{{{ ({v}|{name}({arg}))|string }}}}"
+            # From Python 3.12 on any value is a truth value for sort's `reverse`; before, an integer is required.
+            if name != "sort" or arg == "2":
+                yield f"{{{{ ({v}|{name}({arg}))|string }}}}"
     for name, v in itertools.product(sorted(n for n in ENV.tests if n.isalpha()), VALUES):
         yield f"{{{{ {v} is {name} }}}}"
         yield f"{{{{ {v} is {name}(2) }}}}"

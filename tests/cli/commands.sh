@@ -75,7 +75,7 @@ if [ "\$1" = serve ] && [ "\$*" != "serve --help" ]; then
     exit
 fi
 if [[ \$1 =~ ^(chat|run)\$ ]] && [ ! -p /dev/stdin ]; then exec <<<"Who are you?"; fi
-if [[ \$1 =~ ^(chat|generate)\$ && "\$*" != *--seed* ]]; then set -- "\$@" --seed 1; fi # the same text each time
+if [[ \$1 =~ ^(chat|generate|run)\$ && "\$*" != *--seed* ]]; then set -- "\$@" --seed 1; fi # the same text each time
 if [[ \$1 =~ ^(chat|run)\$ && " \$* " != *" -n "* ]]; then set -- "\$@" -n 40; fi
 case "\$1 \${2:-}" in
 generate*) [[ " \$* " == *" -n "* ]] || set -- "\$@" -n 40 ;;
