@@ -64,6 +64,9 @@ static const compat_entry unsupported[] = {
      "use -n N (--max-tokens)"},
     {" --num-ctx --max-model-len --max_model_len --context-length ", "use -c N (--max-seq-len)"},
     {" --num-thread --num-threads --nthreads ", "use -t N (--threads)"},
+    {" --memory ",
+     "only 'antigravity serve' limits its memory: use -c N, --kv-type or --kv-budget for a smaller "
+     "KV cache, --weights for smaller weights"},
     {" --weights-cache ", "removed: use 'antigravity quantize' once instead"},
     {" --dtype --quantization --load-in-8bit --load-in-4bit ", "use --weights TYPE"},
     {" --kv-cache-dtype ", "use --kv-type TYPE"},

@@ -104,20 +104,26 @@ static int handle_compat_options(const names *t, int argc, char **argv) {
     return OPTIONS_RUN;
 }
 
-static int unknown_long(const names *t, const char *typed) {
+/* Returns whether the word is an abbreviated or unknown long option. getopt accepts the former. */
+static bool is_unknown_long(const names *t, const char *word) {
+    return !strncmp(word, "--", 2) && word[2] && !is_known(t, word);
+}
+
+static int refuse_unknown_long(const names *t, const char *typed) {
     const char *word = typed + 2;
-    size_t length = strcspn(word, "=");
-    const char *first = NULL;
+    const size_t length = strcspn(word, "=");
+    const char *longer = NULL;
     suggestion s = suggestion_for(word);
     for (size_t i = 0; i < t->n_longs; i++) {
         const char *name = t->longs[i].name;
         suggestion_try(&s, name);
-        if (!length || strncmp(name, word, length) != 0) continue;
-        if (first)
-            return complain_usage("option '%s' could be '--%s' or '--%s'", typed, first, name);
-        first = name;
+        if (!longer && length && !strncmp(name, word, length)) longer = name;
     }
-    if (s.best) return complain_usage("unknown option '%s'; did you mean '--%s'?", typed, s.best);
+    const char *best = s.best ? s.best : longer;
+    if (longer && longer != best)
+        return complain_usage("unknown option '%s'; did you mean '--%s' or '--%s'?", typed, best,
+                              longer);
+    if (best) return complain_usage("unknown option '%s'; did you mean '--%s'?", typed, best);
     return complain_usage("unknown option '%s'; --help lists them", typed);
 }
 
@@ -127,7 +133,6 @@ static int refuse_option(const command_line *line, const names *t, int code, cha
     if (code == ':' && optopt < ROW_BASE)
         return complain_usage("option '-%c' needs a value", optopt);
     if (code == ':') return complain_usage("option '%s' needs a value", word);
-    if (optopt == 0) return unknown_long(t, word);
     if (optopt >= ROW_HELP || find_row(line, optopt, &target))
         return complain_usage("option '%s' takes no value", word);
     return complain_usage("unknown option '-%c'; --help lists them", optopt);
@@ -187,6 +192,7 @@ static int apply_files(const command_line *line, const names *t, int argc, char 
                compat_option_words(argv + optind))
             optind += (int)compat_option_words(argv + optind);
         if (optind < argc) respell(line, &argv[optind]);
+        if (optind < argc && is_unknown_long(t, argv[optind])) break;
         const int code = getopt_long(argc, argv, t->letters, t->longs, &index);
         if (code == -1) break;
         /* Continues to the end: the second pass must not begin within a word such as -hq. */
@@ -207,6 +213,8 @@ int options_parse(command_line *line, int argc, char **argv) {
         result = handle_compat_options(&t, argc, argv);
         if (result != OPTIONS_RUN) break;
         if (optind < argc) respell(line, &argv[optind]);
+        if (optind < argc && is_unknown_long(&t, argv[optind]))
+            return refuse_unknown_long(&t, argv[optind]);
         int code = getopt_long(argc, argv, t.letters, t.longs, &index);
         if (code == -1) break;
         if (code == '?' || code == ':') result = refuse_option(line, &t, code, argv);
