@@ -86,6 +86,32 @@ static void explains_options_of_other_programs(void **state) {
     ALL_REFUSED(cases);
 }
 
+static void explains_options_of_llama_server(void **state) {
+    (void)state;
+    static const wrong cases[] = {
+        {{"serve", "--api-key", "k"}, "--api-key: write keys to a file for --api-key-file"},
+        {{"serve", "--timeout", "60"}, "--timeout: use --read-timeout, --write-timeout and"},
+        {{"serve", "-to", "60"}, "-to: use --read-timeout"},
+        {{"serve", "--no-webui"}, "--no-webui: the page and /slots cannot be turned off"},
+        {{"serve", "--props"}, "--props: GET /props is always answered"},
+        {{"serve", "--temp", "0.5"}, "--temp: a request sets it, or the preset"},
+        {{"serve", "-n", "9"}, "-n: a request sets it"},
+        {{"serve", "--seed=1"}, "a request sets it"},
+        {{"serve", "-md", "x"}, "-md: the server decodes without drafts"},
+        {{"serve", "--reasoning-format", "none"}, "--reasoning-format: reasoning is always"},
+        {{"serve", "--slot-save-path", "d"}, "use --prefix-dir"},
+        {{"serve", "--mmproj", "x"}, "text from text only"},
+        {{"serve", "-cnv"}, "-cnv: use 'antigravity chat'"},
+        {{"serve", "-np", "0"}, "'0' is not between 1 and 256"},
+        {{"serve", "--metrics", "--slots", "--ssl-key-file", "k"}, "--tls-key requires --tls-cert"},
+        {{"serve", "--ssl-cert-file", "c"}, "--tls-cert requires --tls-key"},
+        {{"serve", "-a", ""}, "-a: the name is empty"},
+        {{"serve", "--models-dir", ""}, "--models-dir: the name is empty"},
+        {{"bench", "-np", "0"}, "'0' is not between 1 and 256"},
+    };
+    ALL_REFUSED(cases);
+}
+
 static void accepts_options_that_ask_for_defaults(void **state) {
     (void)state;
     static const char *const accepted[][2] = {
@@ -329,6 +355,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rejects_unknown_options),
         cmocka_unit_test(explains_options_of_other_programs),
+        cmocka_unit_test(explains_options_of_llama_server),
         cmocka_unit_test(accepts_options_that_ask_for_defaults),
         cmocka_unit_test(rejects_missing_values),
         cmocka_unit_test(checks_number_syntax),

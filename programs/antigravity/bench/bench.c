@@ -53,6 +53,7 @@ static const option_def defs[] = {
      .help = "CPU threads (default 0: the usable cores)"},
     {.name = "parallel",
      SETS_U32("N", parallel, 1, 256),
+     .aliases = {"--np"},
      .help = "sequences decoded together; speeds are totals"},
     {.name = "replay",
      CALLS("FILE", add_recording),

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compat_options.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 #define FETCH "fetch it with 'antigravity pull ORG/NAME[:QUANT]' or a URL, then use -m NAME"
@@ -53,7 +52,7 @@ static const compat_entry unsupported[] = {
     {" --prompt-cache-all --prompt-cache-ro ",
      "--prompt-cache keeps the prompt, --save-cache the prompt and the answer"},
     {" -np --parallel ", "only 'antigravity bench' and 'serve' decode sequences together"},
-    {" --host --port --api-key --slots --metrics ", SERVER},
+    {" --host --port --api-key ", SERVER},
     {" -nocb --no-cont-batching -dt --defrag-thold --swa-full --no-context-shift "
      "--context-shift -kvu --kv-unified ",
      "the KV cache is managed by --eviction-policy"},
@@ -74,19 +73,43 @@ static const compat_entry unsupported[] = {
                                                      "the backends"},
 };
 
+/* Replaces rows of `unsupported` for 'antigravity serve'. */
+static const compat_entry unsupported_by_server[] = {
+    {" --api-key ", "write keys to a file for --api-key-file, or set ANTIGRAVITY_API_KEY"},
+    {" --timeout -to ", "use --read-timeout, --write-timeout and --request-timeout"},
+    {" --no-webui --no-slots ", "the page and /slots cannot be turned off: leave it out"},
+    {" --props ",
+     "GET /props is always answered, and its settings cannot be changed: leave it out"},
+    {" -n --predict --n-predict --max-tokens -s --seed --temp --temperature --top-k --top-p "
+     "--min-p "
+     "--typical --repeat-penalty --repeat-last-n --presence-penalty --frequency-penalty --samplers "
+     "--mirostat -l --logit-bias --ignore-eos -r --reverse-prompt --grammar --grammar-file -j "
+     "--json-schema -jf --json-schema-file -sys --system --system-prompt ",
+     "a request sets it, or the preset that it names as its model"},
+    {" -md --model-draft --draft-model --draft --draft-n --draft-max --draft-min --draft-p-min "
+     "--speculate ",
+     "the server decodes without drafts: leave it out"},
+    {" --reasoning-format ", "reasoning is always separated from the answer: leave it out"},
+    {" --reasoning-budget ",
+     "use --chat-template-kwargs '{\"enable_thinking\": false}' to turn reasoning off"},
+    {" --slot-save-path ", "use --prefix-dir to write cached sessions to disk"},
+    {" --cache-prompt --no-cache-prompt --cache-reuse ",
+     "use --prefix-memory N; 0 caches no session"},
+};
+
 /* `text`: the values that are accepted; "": no value; NUMBER: one number. */
 #define NUMBER "0123456789"
 static const compat_entry ignored[] = {
     {" -fa --flash-attn ", " on auto 1 true "},
     {" --keep ", NUMBER},
     {" --no-display-prompt --no-warmup -no-cnv --no-conversation --simple-io --mmap --no-mmap "
-     "--mlock --no-escape --jinja -cb --cont-batching --embedding --embeddings ",
+     "--mlock --no-escape --jinja -cb --cont-batching --embedding --embeddings --metrics --slots ",
      ""},
 };
 const char compat_options_ignored[] =
     "--flash-attn (-fa), --no-display-prompt, --no-warmup, --no-conversation (-no-cnv), "
     "--simple-io, --jinja, --mmap, --no-mmap, --mlock, --no-escape, --cont-batching (-cb), "
-    "--embedding and --keep N";
+    "--embedding, --metrics, --slots and --keep N";
 
 static const compat_entry commands[] = {
     {" server ", SERVER},
@@ -111,6 +134,8 @@ static bool has_name(const char *names, const char *word, size_t n) {
     return false;
 }
 
+#define FIND_MESSAGE(list, word) find_message(list, sizeof(list) / sizeof *(list), word)
+
 static const char *find_message(const compat_entry *list, size_t n, const char *word) {
     size_t length = strcspn(word, "=");
     for (size_t i = 0; i < n; i++)
@@ -118,16 +143,17 @@ static const char *find_message(const compat_entry *list, size_t n, const char *
     return NULL;
 }
 
-const char *compat_option_message(const char *word) {
-    const char *text = find_message(unsupported, sizeof unsupported / sizeof unsupported[0], word);
-    const char *done = find_message(ignored, sizeof ignored / sizeof ignored[0], word);
+const char *compat_option_message(const char *word, bool is_server) {
+    const char *text = is_server ? FIND_MESSAGE(unsupported_by_server, word) : NULL;
+    if (!text) text = FIND_MESSAGE(unsupported, word);
+    const char *done = FIND_MESSAGE(ignored, word);
     if (!text && done && !strcmp(done, NUMBER)) text = "it needs a number, and has no effect";
     if (!text && done) text = "only 'on' is supported, which is the default: leave it out";
     return text;
 }
 
 size_t compat_option_words(char *const *words) {
-    const char *values = find_message(ignored, sizeof ignored / sizeof ignored[0], words[0]);
+    const char *values = FIND_MESSAGE(ignored, words[0]);
     const char *value = strchr(words[0], '=');
     if (!values) return 0;
     if (!strcmp(values, NUMBER)) {
@@ -139,6 +165,4 @@ size_t compat_option_words(char *const *words) {
     return *values && words[1] && has_name(values, words[1], strlen(words[1])) ? 2 : 1;
 }
 
-const char *compat_command_message(const char *name) {
-    return find_message(commands, sizeof commands / sizeof commands[0], name);
-}
+const char *compat_command_message(const char *name) { return FIND_MESSAGE(commands, name); }

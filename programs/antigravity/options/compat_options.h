@@ -4,10 +4,12 @@
 #ifndef ANTIGRAVITY_COMPAT_OPTIONS_H
 #define ANTIGRAVITY_COMPAT_OPTIONS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
-/* Returns the advice for an option "-x", "--word" or "--word=value"; NULL if unknown. */
-const char *compat_option_message(const char *word);
+/* Returns the advice for an option "-x", "--word" or "--word=value" of a command or of
+ * 'antigravity serve'; NULL if unknown. */
+const char *compat_option_message(const char *word, bool is_server);
 
 /* Returns how many words the option at words[0] and its value take if it asks for the default
  * behaviour and can be skipped; 0 otherwise. NULL ends `words`. */

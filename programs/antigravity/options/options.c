@@ -91,12 +91,13 @@ static bool is_known(const names *t, const char *word) {
 
 /* Handles options of other programs, which getopt would read as letters or as prefixes of ours.
  * Skips those that ask for the default behaviour; rejects others. */
-static int handle_compat_options(const names *t, int argc, char **argv) {
+static int handle_compat_options(const command_line *line, const names *t, int argc, char **argv) {
     while (optind < argc) {
+        respell(line, &argv[optind]);
         const char *word = argv[optind];
         if (word[0] != '-' || !word[1] || !strcmp(word, "--") || is_known(t, word)) break;
         size_t n = compat_option_words(argv + optind);
-        const char *answer = n ? NULL : compat_option_message(word);
+        const char *answer = n ? NULL : compat_option_message(word, line->is_server);
         if (answer) return complain_usage("%s: %s", word, answer);
         if (!n) break;
         optind += (int)n;
@@ -127,7 +128,7 @@ static int refuse_unknown_long(const names *t, const char *typed) {
     return complain_usage("unknown option '%s'; --help lists them", typed);
 }
 
-static int refuse_option(const command_line *line, const names *t, int code, char **argv) {
+static int refuse_option(const command_line *line, int code, char **argv) {
     const char *word = argv[optind - 1];
     void *target = NULL;
     if (code == ':' && optopt < ROW_BASE)
@@ -210,14 +211,13 @@ int options_parse(command_line *line, int argc, char **argv) {
     optind = 1;
     while (result == OPTIONS_RUN) {
         int index = 0;
-        result = handle_compat_options(&t, argc, argv);
+        result = handle_compat_options(line, &t, argc, argv);
         if (result != OPTIONS_RUN) break;
-        if (optind < argc) respell(line, &argv[optind]);
         if (optind < argc && is_unknown_long(&t, argv[optind]))
             return refuse_unknown_long(&t, argv[optind]);
         int code = getopt_long(argc, argv, t.letters, t.longs, &index);
         if (code == -1) break;
-        if (code == '?' || code == ':') result = refuse_option(line, &t, code, argv);
+        if (code == '?' || code == ':') result = refuse_option(line, code, argv);
         else if (code == 1) result = add_operand(line, optarg);
         else result = take_option(line, &t, code, index);
     }

@@ -103,6 +103,7 @@ typedef struct command_line {
     size_t max_operands;             /* maximum number of non-option words */
     const char *operands[MAX_OPERANDS];
     size_t n_operands;
+    bool is_server;   /* advice on options of other programs is that for a server */
     const char *hint; /* after "unexpected word 'x'" if there are too many; NULL: none */
 } command_line;
 

@@ -113,11 +113,13 @@ static const option_def model_rows[] = {
     {.name = "model",
      .letter = 'm',
      CALLS("MODEL", add_served),
+     .aliases = {"models-dir"},
      .help = "GGUF file, Hugging Face directory, name of a model that 'antigravity models' lists, "
              "or directory of models, each of which is loaded when a request names it; may be "
              "given several times, and the first is loaded at once if it is a model; without it "
              "the models of the store, or if it has none the bundled demo model"},
     {.name = "alias",
+     .letter = 'a',
      CALLS("NAME", add_alias),
      .help = "another name of the preceding model; may be given several times"},
     {.name = "any-model",
@@ -170,9 +172,11 @@ static const option_def network_rows[] = {
              "them"},
     {.name = "tls-cert",
      SETS_NAME("FILE", tls_cert),
+     .aliases = {"ssl-cert-file"},
      .help = "use TLS: certificate in PEM, followed by its chain. SIGHUP reloads it and the key"},
     {.name = "tls-key",
      SETS_NAME("FILE", tls_key),
+     .aliases = {"ssl-key-file"},
      .help = "private key of the certificate in PEM, without a passphrase"},
     {.name = "insecure",
      SETS_FLAG(insecure),
@@ -226,7 +230,7 @@ static const option_def engine_rows[] = {
              "(default: no limit)"},
     {.name = "max-running",
      SETS_U32("N", engine.max_running, 1, 256),
-     .aliases = {"parallel"},
+     .aliases = {"parallel", "--np"},
      .help = "maximum number of concurrent answers"},
     {.name = "max-waiting",
      SETS_U32("N", engine.max_waiting, 0, 1000000),
@@ -388,6 +392,7 @@ int serve_options_read(serve_options *o, int argc, char **argv) {
                    eviction_rules_group(&o->model.eviction), replay_idle_group(&o->replay),
                    threads_group(&o->model), machine_group(&o->model), message_group(&o->model)},
         .max_operands = 1,
+        .is_server = true,
     };
     const int code = options_parse(&line, argc, argv);
     if (code != OPTIONS_RUN) return code;
