@@ -110,16 +110,22 @@ static ag_status reject_directory(const char *path, ag_error *err) {
     size_t best = N_KINDS;
     char found[256] = "", **names;
     size_t n;
+    bool has_config = false;
     if (ag_st_is_in(path)) return AG_OK;
     if (!ag_directory_list(path, NULL, &names, &n)) return AG_OK; /* opening its files fails */
     for (size_t i = 0; i < n; i++) {
         size_t kind = kind_of(names[i]);
+        has_config = has_config || !strcmp(names[i], "config.json");
         if (kind >= best) continue;
         best = kind;
         snprintf(found, sizeof found, "%s", names[i]);
     }
     ag_directory_free(names, n);
-    if (best == N_KINDS) return AG_OK;
+    if (best == N_KINDS && has_config) return AG_OK;
+    if (best == N_KINDS) {
+        return AG_FAIL(err, NOT_FOUND,
+                       "%s: is not a model: it holds neither config.json nor a .gguf file", path);
+    }
     return AG_FAIL(err, UNSUPPORTED, "%s: holds %s (%s); %s", path, kinds[best].what, found,
                    needed);
 }
@@ -206,7 +212,8 @@ ag_status ag_recognise_model(const char *path, ag_error *err) {
     AG_TRY(ag_recognise_path(path, err));
     if (!ag_file_stat(path, &info)) return AG_OK; /* opening its files fails */
     if (info.kind == AG_FILE_REGULAR) return reject_file(path, err);
-    return info.kind == AG_FILE_DIRECTORY ? reject_directory(path, err) : AG_OK;
+    if (info.kind == AG_FILE_DIRECTORY) return reject_directory(path, err);
+    return AG_FAIL(err, UNSUPPORTED, "%s: is not a model; %s", path, needed);
 }
 
 ag_status ag_recognise_quantised(const json_t *config, const char *where, ag_error *err) {

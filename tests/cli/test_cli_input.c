@@ -194,8 +194,11 @@ static void rejects_files_that_are_not_models(void **state) {
     char dir[64], path[96];
     make_directory(dir);
     cli_result r = CLI("generate", QUICK, "-p", "x", "-m", dir);
-    assert_refused(&r, 1, "config.json");
+    assert_refused(&r, 1, "is not a model: it holds neither config.json nor a .gguf file");
     assert_says(r.err, dir);
+    cli_free(&r);
+    r = CLI("generate", QUICK, "-p", "x", "-m", "/dev/null");
+    assert_refused(&r, 1, "/dev/null: is not a model; this version reads GGUF files");
     cli_free(&r);
     write_file(dir, "config.json", "{]", 2);
     r = CLI("generate", QUICK, "-p", "x", "-m", dir);

@@ -166,7 +166,7 @@ static void path_takes_precedence_over_name(void **state) {
     assert_int_equal(mkdir("Tiny-1M-Base", 0777), 0);
     cli_result r = CLI("info", "-m", "Tiny-1M-Base");
     assert_int_equal(chdir(here), 0);
-    assert_refused(&r, 1, "Tiny-1M-Base/config.json");
+    assert_refused(&r, 1, "Tiny-1M-Base: is not a model");
     cli_free(&r);
 }
 
