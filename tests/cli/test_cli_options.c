@@ -90,6 +90,7 @@ static void explains_options_of_llama_server(void **state) {
     (void)state;
     static const wrong cases[] = {
         {{"serve", "--api-key", "k"}, "--api-key: write keys to a file for --api-key-file"},
+        {{"serve", "--preset", "nix"}, "--preset: a request chooses a preset"},
         {{"serve", "--timeout", "60"}, "--timeout: use --read-timeout, --write-timeout and"},
         {{"serve", "-to", "60"}, "-to: use --read-timeout"},
         {{"serve", "--no-webui"}, "--no-webui: the page and /slots cannot be turned off"},

@@ -28,6 +28,7 @@ static int start_server(void **state) {
                               " \"logit-bias\": [\"4091:-inf\", \"4094:-inf\"], \"top-k\": 3,\n"
                               " \"eviction-policy\": \"sliding\", \"system\": \"Be kind\"}");
     write_preset("plain.json", "{\"temperature\": 0}");
+    write_preset("absent.json", "{\"model\": \"no-such-model\"}");
     write_preset("broken.json", "{\"temperature\": \"hot\"}");
     write_file(home, "t.jinja", template, sizeof template - 1);
     write_file(home, "server.json", config, sizeof config - 1);
@@ -105,9 +106,9 @@ static void a_preset_adds_its_system_prompt(void **state) {
 static void lists_presets_and_reports_broken_ones(void **state) {
     (void)state;
     json_t *r = serve_json(&server, "GET /presets", NULL, 200);
-    assert_int_equal(json_array_size(json_at(r, "data")), 2);
-    assert_string_equal(json_string_at(r, "data.0.name"), "plain");
-    assert_string_equal(json_string_at(r, "data.1.options.system"), "Be kind");
+    assert_int_equal(json_array_size(json_at(r, "data")), 3);
+    assert_string_equal(json_string_at(r, "data.1.name"), "plain");
+    assert_string_equal(json_string_at(r, "data.2.options.system"), "Be kind");
     json_decref(r);
     assert_says(server.log, "broken.json:1: \"temperature\": is a text; it must be a number");
     r = serve_json(&server, "POST /v1/completions", "{\"model\": \"broken\", \"prompt\": \"x\"}",
@@ -118,11 +119,34 @@ static void lists_presets_and_reports_broken_ones(void **state) {
     json_decref(r);
 }
 
+static void names_the_preset_of_an_absent_model(void **state) {
+    (void)state;
+    json_t *r = serve_json(&server, "POST /v1/completions",
+                           "{\"model\": \"absent\", \"prompt\": \"x\"}", 404);
+    assert_string_equal(json_string_at(r, "error.message"),
+                        "preset 'absent': its model 'no-such-model' is not served; /v1/models "
+                        "lists the models");
+    assert_string_equal(json_string_at(r, "error.code"), "model_not_found");
+    json_decref(r);
+}
+
+static void templates_render_with_a_preset(void **state) {
+    (void)state;
+    json_t *r = serve_json(&server, "POST /apply-template",
+                           "{\"model\": \"tale\", \"messages\": [{\"role\": \"user\", "
+                           "\"content\": \"A fox\"}]}",
+                           200);
+    assert_string_equal(json_string_at(r, "prompt"), "system: Be kind\nuser: A fox\nassistant:");
+    json_decref(r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(serves_the_models_of_its_configuration),
         cmocka_unit_test(a_preset_sets_what_the_request_does_not),
         cmocka_unit_test(a_preset_adds_its_system_prompt),
+        cmocka_unit_test(names_the_preset_of_an_absent_model),
+        cmocka_unit_test(templates_render_with_a_preset),
         cmocka_unit_test(lists_presets_and_reports_broken_ones),
     };
     return cmocka_run_group_tests_name("cli serve presets", tests, start_server, end_server);

@@ -76,6 +76,7 @@ static const compat_entry unsupported[] = {
 /* Replaces rows of `unsupported` for 'antigravity serve'. */
 static const compat_entry unsupported_by_server[] = {
     {" --api-key ", "write keys to a file for --api-key-file, or set ANTIGRAVITY_API_KEY"},
+    {" --preset ", "a request chooses a preset: it names it as its model"},
     {" --timeout -to ", "use --read-timeout, --write-timeout and --request-timeout"},
     {" --no-webui --no-slots ", "the page and /slots cannot be turned off: leave it out"},
     {" --props ",

@@ -190,5 +190,11 @@ bool serve_presets_apply(const serve_presets *p, serve_request *r, serve_error *
     const bool ok = replace_model(o->model.dir, r) && fill_cache(&o->model, r) &&
                     serve_request_add_system(r, o->transcript.system) &&
                     fill_thinking(o->thinking, r);
-    return ok || reject_no_memory(e);
+    if (!ok) return reject_no_memory(e);
+    if (http_model_entry(r->http, r->model, e)) return true;
+    reject_request(e, 404, "model",
+                   "preset '%.100s': its model '%.100s' is not served; /v1/models lists the models",
+                   preset->name, r->model);
+    e->code = "model_not_found";
+    return false;
 }

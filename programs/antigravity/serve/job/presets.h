@@ -14,7 +14,7 @@ void serve_presets_free(serve_presets *p);
 
 /* If r->model names a preset and no served model, replaces it by the preset's model and fills the
  * fields that the request does not set: system prompt, sampling, max_tokens, reasoning, KV cache.
- * Returns false with *e without memory. p may be NULL. */
+ * Returns false with *e without memory, or if that model is not served. p may be NULL. */
 bool serve_presets_apply(const serve_presets *p, serve_request *r, serve_error *e);
 
 /* Returns a list of {"name", "options"}; NULL without memory. */

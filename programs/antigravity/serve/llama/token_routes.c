@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* POST /tokenize, /detokenize and /apply-template. */
 #include "../../support/json_out.h"
+#include "../job/presets.h"
 #include "../openai/openai.h"
 #include "../protocol/fields.h"
+#include "../request/http_request.h"
 #include "../request/routes.h"
 #include "../threads/account.h"
 
@@ -119,7 +121,8 @@ static void reply_template(serve_http_request *http) {
     ag_served_model *m = NULL;
     bool ok = openai_chat_parse(http_body(http), &r, &e);
     http_drop_body(http);
-    ok = ok && (m = http_model(http, r.model, &e)) != NULL && serve_render(m, &r, &ids, &text, &e);
+    ok = ok && serve_presets_apply(http->server->settings->presets, &r, &e) &&
+         (m = http_model(http, r.model, &e)) != NULL && serve_render(m, &r, &ids, &text, &e);
     if (ok) {
         http_reply_json(http, 200,
                         JSON_OBJECT({"prompt", json_text(text.data, text.len)},
