@@ -355,6 +355,10 @@ static void reports_wrong_commands(void **state) {
     assert_int_equal(r.n_out, 0);
     assert_says(r.err, "no conversation was saved yet");
     cli_free(&r);
+    r = CHAT("/bye\nOnce\n", GREEDY, "-n", "3", "-q");
+    assert_code(&r, 0);
+    assert_int_equal(r.n_out, 0);
+    cli_free(&r);
 }
 
 static void ends_pipe_when_save_or_load_fails(void **state) {

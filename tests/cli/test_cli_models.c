@@ -280,7 +280,7 @@ static void run_chats_with_a_model_of_the_store(void **state) {
     cli_free(&run);
     cli_free(&chat);
     run = CLI("run", "absent");
-    assert_refused(&run, 1, "no model of that name");
+    assert_refused(&run, 1, "'antigravity pull ORG/NAME' fetches one, such as");
     cli_free(&run);
 }
 

@@ -194,8 +194,9 @@ static const chat_verb verbs[] = {
     {"set", "[NAME VALUE]", "change temperature, top_k, top_p, min_p, seed, max_tokens, ...", set},
     {"multiline", NULL, "turn multi-line messages on or off", multiline},
     {"image", "FILE", "not in this build", image},
-    {"quit", NULL, "leave; also /exit, Ctrl-D, or Ctrl-C twice", quit},
+    {"quit", NULL, "leave; also /exit, /bye, Ctrl-D, or Ctrl-C twice", quit},
     {"exit", NULL, NULL, quit},
+    {"bye", NULL, NULL, quit},
 };
 enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
 

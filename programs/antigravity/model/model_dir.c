@@ -47,10 +47,11 @@ static int resolve_name(const char *name, char path[PATH_MAX]) {
     } else if (n) {
         code = complain_usage("-m %s: ambiguous: %s; give more of the name", name, names);
     } else {
-        code =
-            complain_failure("%s: no such file or directory here, and no model of that name in %s; "
-                             "'antigravity models' lists them, 'antigravity pull' fetches one",
-                             name, s.path);
+        code = complain_failure(
+            "%s: no such file or directory here, and no model of that name in %s; "
+            "'antigravity models' lists them, 'antigravity pull ORG/NAME' fetches one, such as "
+            "bartowski/SmolLM2-135M-Instruct-GGUF",
+            name, s.path);
     }
     store_close(&s);
     return code;

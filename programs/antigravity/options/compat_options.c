@@ -114,12 +114,14 @@ const char compat_options_ignored[] =
 
 static const compat_entry commands[] = {
     {" server ", SERVER},
-    {" ps ", "no model stays loaded after its command: 'antigravity models' lists those on disk"},
+    {" ps stop ",
+     "no model stays loaded after its command: 'antigravity models' lists those on disk"},
     {" download fetch ", FETCH},
     {" remove delete ", "'antigravity rm NAME' removes a model"},
     {" show ", "use 'antigravity info DIR'"},
     {" convert create ", "weights are converted while they are loaded: 'generate --weights TYPE'"},
     {" perplexity ppl ", "use 'antigravity eval ppl FILE'"},
+    {" cli ", "use 'antigravity chat', or 'antigravity generate' for one text"},
     {" complete completion ", "use 'antigravity generate'"},
 };
 

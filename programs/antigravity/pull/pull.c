@@ -92,7 +92,8 @@ static int make_plan(const hub *h, const char *source, const pull_options *o, pu
     else
         code =
             complain_usage("'%s': neither a URL nor a repository; use https://HOST/FILE.gguf, or "
-                           "ORG/NAME[:QUANT|:FILE.gguf][@REVISION]",
+                           "ORG/NAME[:QUANT|:FILE.gguf][@REVISION], such as "
+                           "bartowski/SmolLM2-135M-Instruct-GGUF",
                            source);
     if (code == EXIT_DONE && o->name) {
         const size_t n = strlen(o->name);
