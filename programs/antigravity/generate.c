@@ -45,8 +45,8 @@ static int prepare_prompt(generation *g) {
     g->n_context = context_length(&o->model, &e->info);
     if (p->n > g->n_context && !strcmp(eviction_policy_name(&o->model.eviction), "none"))
         return complain_failure("the prompt is too long: %zu tokens, the context holds %" PRIu32
-                                " (--max-seq-len; the "
-                                "model was trained for %" PRIu32 ")",
+                                " (--max-seq-len; the model was trained for %" PRIu32
+                                "); --eviction-policy streaming reads it in a bounded cache",
                                 p->n, g->n_context, e->info.max_positions);
     generate_advise(g);
     return EXIT_DONE;

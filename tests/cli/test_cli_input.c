@@ -189,6 +189,15 @@ static void names_unreadable_prompt_files(void **state) {
     cli_free(&r);
 }
 
+static void names_the_remedies_for_long_prompts(void **state) {
+    (void)state;
+    cli_result r =
+        CLI("generate", QUICK, "-q", "-c", "4", "-p", "Once upon a time there was a fox");
+    assert_refused(&r, 1, "the context holds 4 (--max-seq-len;");
+    assert_says(r.err, "--eviction-policy streaming");
+    cli_free(&r);
+}
+
 static void rejects_files_that_are_not_models(void **state) {
     (void)state;
     char dir[64], path[96];
@@ -440,6 +449,7 @@ int main(void) {
         cmocka_unit_test(rejects_ids_outside_vocabulary),
         cmocka_unit_test(rejects_missing_prompt_on_terminal),
         cmocka_unit_test(names_unreadable_prompt_files),
+        cmocka_unit_test(names_the_remedies_for_long_prompts),
         cmocka_unit_test(rejects_files_that_are_not_models),
         cmocka_unit_test(names_unsupported_model_formats),
         cmocka_unit_test(names_wrong_model_paths),
