@@ -32,6 +32,14 @@ text=$(cd / && "$prefix/bin/antigravity" generate -q -p "Once upon a time" -n 4 
     fail "the installed program does not find the bundled model"
 [ -n "$text" ] || fail "the installed program tells nothing"
 
+# Manual pages of all commands and completions are installed.
+for page in antigravity $(cd / && "$prefix/bin/antigravity" --help=commands | sed 's/^/antigravity-/; s/ /-/g'); do
+    grep -q '^\.TH' "$prefix/share/man/man1/$page.1" || fail "no manual page $page is installed"
+done
+for file in bash-completion/completions/antigravity zsh/site-functions/_antigravity fish/vendor_completions.d/antigravity.fish; do
+    grep -q max-seq-len "$prefix/share/$file" || fail "no completions are installed as $file"
+done
+
 # tell WHAT: the example just built as $work/WHAT/story tells something.
 tell() {
     local story
