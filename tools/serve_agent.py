@@ -138,7 +138,7 @@ class Agent:
 
 def play(options, folder):
     prefix = os.path.join(folder, "prefix")
-    arguments = ["--prefix-dir", prefix, "--ctx", str(options.context), "--alias", "agent", *options.option]
+    arguments = ["--prefix-dir", prefix, "--ctx-size", str(options.context), "--alias", "agent", *options.option]
     if options.chat_template:
         arguments += ["--chat-template", options.chat_template]
     agent = Agent(options)
