@@ -28,8 +28,15 @@ uint32_t ag_json_space(ag_pda *pda, ag_json_spacing spacing, uint32_t indent, ui
     return ag_pda_either(pda, ag_pda_either(pda, line, ag_pda_byte(pda, ' ', next)), next);
 }
 
+#define STRING_OF(x) #x
+#define TEXT_OF(x) STRING_OF(x)
+#define INTEGER "-?(0|[1-9][0-9]{0," TEXT_OF(AG_JSON_MORE_DIGITS) "})"
+
+uint32_t ag_json_integer(ag_pda *pda, uint32_t next) { return ag_pda_regex(pda, INTEGER, next); }
+
 uint32_t ag_json_number(ag_pda *pda, uint32_t next) {
-    return ag_pda_regex(pda, "-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?", next);
+    return ag_pda_regex(
+        pda, INTEGER "(\\.[0-9]{1," TEXT_OF(AG_JSON_DIGITS_MAX) "})?([eE][+-]?[0-9]{1,3})?", next);
 }
 
 #define HEX "[0-9A-Fa-f]"

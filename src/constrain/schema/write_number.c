@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes numbers digit by digit. While the digits equal those of a limit, the next digit is
  * compared; once they differ, the limit no longer matters. For multiples the remainder is tracked.
- * Numbers with a limit have no exponent. */
+ * Numbers with a limit have no exponent. Where no limit bounds the digits, AG_JSON_DIGITS_MAX
+ * does. */
 #include "constrain/schema/writer.h"
 
 #include "constrain/pda/json_rules.h"
@@ -16,7 +17,12 @@
 /* Larger numbers are not written if there is a limit. */
 #define LIMIT_MAX 1e30
 
-enum { MAX_DIGITS = 40, MAX_STEP = 1000 };
+enum {
+    MAX_DIGITS = 40,
+    MAX_STEP = 1000,
+    /* Largest period for which digits are counted. A count multiplies the states. */
+    MAX_COUNTED_STEP = 100,
+};
 
 /* A limit without its sign: 12.5 is "12" and "5". */
 typedef struct limit {
@@ -33,8 +39,9 @@ typedef struct range {
     unsigned step;     /* the multiple, in units of the last decimal; 0: any */
     size_t n_decimals; /* decimals of a multiple */
     uint32_t next;
-    uint32_t free_fraction; /* one or more decimals of any kind; 0: not written yet */
-    size_t n_digits;        /* digits before the point of the numbers being written */
+    /* Decimals of any kind, by index of the first one and remainder; 0: not written yet. */
+    uint32_t free_decimals[AG_JSON_DIGITS_MAX + 1][2];
+    size_t n_digits; /* digits before the point of the numbers being written */
 } range;
 
 /* Reads the digits of a double. Returns false if there are too many. */
@@ -85,7 +92,8 @@ static uint32_t any_digit(ag_pda *pda, int lowest, const uint32_t *next, unsigne
                           unsigned remainder) {
     uint32_t start = AG_PDA_FAIL;
     for (int d = lowest; d <= 9; d++) {
-        start = ag_pda_either(pda, start, digit(pda, d, next[(remainder * 10 + (unsigned)d) % n]));
+        const uint32_t after = next[(remainder * 10 + (unsigned)d) % n];
+        if (after != AG_PDA_FAIL) start = ag_pda_either(pda, start, digit(pda, d, after));
     }
     return start;
 }
@@ -111,46 +119,39 @@ static bool may_end(const range *r, size_t decimals, bool low, bool high, unsign
     return r->not_integer ? remainder : remainder == 0;
 }
 
-static uint32_t free_digits(range *r) {
-    if (!r->free_fraction) {
-        const uint32_t loop = ag_pda_split(r->pda, AG_PDA_UNSET, r->next);
-        r->free_fraction = ag_pda_bytes(r->pda, '0', '9', loop);
-        ag_pda_patch(r->pda, loop, r->free_fraction);
+/* Writes decimals from index `at` on that no limit restricts. */
+static uint32_t free_digits(range *r, size_t at, unsigned remainder) {
+    ag_pda *pda = r->pda;
+    const bool ends = at > 0 && (!r->not_integer || remainder);
+    if (at >= AG_JSON_DIGITS_MAX) return ends ? r->next : AG_PDA_FAIL;
+    uint32_t *known = &r->free_decimals[at][remainder];
+    if (*known) return *known - 1;
+    const int lowest = r->not_integer && !remainder;
+    const uint32_t after = free_digits(r, at + 1, r->not_integer);
+    uint32_t start = ag_pda_bytes(pda, (uint8_t)('0' + lowest), '9', after);
+    if (lowest) {
+        const uint32_t zeros = free_digits(r, at + 1, 0);
+        if (zeros != AG_PDA_FAIL) start = ag_pda_either(pda, start, digit(pda, 0, zeros));
     }
-    return r->free_fraction;
+    start = ag_pda_either(pda, start, ends ? r->next : AG_PDA_FAIL);
+    *known = start + 1;
+    return start;
 }
-
-/* Writes digits of which at least one is not 0, then next. */
-static uint32_t nonzero_digits(ag_pda *pda, uint32_t next) {
-    const uint32_t tail = ag_pda_split(pda, AG_PDA_UNSET, next);
-    ag_pda_patch(pda, tail, ag_pda_bytes(pda, '0', '9', tail));
-    const uint32_t fraction = ag_pda_split(pda, AG_PDA_UNSET, ag_pda_bytes(pda, '1', '9', tail));
-    ag_pda_patch(pda, fraction, ag_pda_byte(pda, '0', fraction));
-    return fraction;
-}
-
-static uint32_t fraction_digits(range *r, size_t at, bool low, bool high, unsigned remainder);
 
 /* Writes decimals after the last one of both limits. The number equals a limit so far (low, high),
  * or neither. On the upper limit only zeros may follow. */
 static uint32_t beyond_limits(range *r, size_t at, bool low, bool high, unsigned remainder) {
     ag_pda *pda = r->pda;
-    if (!low && !high) {
-        if (r->not_integer && !remainder) return nonzero_digits(pda, r->next);
-        const uint32_t digit = free_digits(r);
-        return at > 0 ? ag_pda_either(pda, digit, r->next) : digit;
-    }
-    const bool ends = may_end(r, at + 1, low, high, remainder);
-    const uint32_t loop = ag_pda_split(pda, AG_PDA_UNSET, ends ? r->next : AG_PDA_FAIL);
-    const uint32_t zero = ag_pda_byte(pda, '0', loop);
-    uint32_t start = zero;
-    if (!high) {
-        const uint32_t free = fraction_digits(r, at + 1, false, false, r->not_integer);
-        start = ag_pda_either(pda, start, ag_pda_bytes(pda, '1', '9', free));
-    }
-    ag_pda_patch(pda, loop, start);
-    const bool ends_here = at > 0 && may_end(r, at, low, high, remainder);
-    return ag_pda_either(pda, start, ends_here ? r->next : AG_PDA_FAIL);
+    if (!low && !high) return free_digits(r, at, remainder);
+    const bool ends = at > 0 && may_end(r, at, low, high, remainder);
+    uint32_t start = ends ? r->next : AG_PDA_FAIL;
+    if (at >= AG_JSON_DIGITS_MAX) return start;
+    const uint32_t zeros = beyond_limits(r, at + 1, low, high, remainder);
+    if (zeros != AG_PDA_FAIL) start = ag_pda_either(pda, start, digit(pda, 0, zeros));
+    if (high) return start;
+    const uint32_t free = free_digits(r, at + 1, r->not_integer);
+    if (free == AG_PDA_FAIL) return start;
+    return ag_pda_either(pda, start, ag_pda_bytes(pda, '1', '9', free));
 }
 
 /* Writes decimals from index `at` on. low, high: the number equals that limit so far. */
@@ -209,27 +210,30 @@ static uint32_t integer_digits(range *r, size_t at, bool low, bool high, unsigne
     return start;
 }
 
-/* Writes numbers with at least n_digits digits before the point, without an upper limit. */
+/* Writes numbers with n_digits or more digits before the point, without an upper limit. */
 static uint32_t long_numbers(range *r, size_t n_digits) {
     ag_pda *pda = r->pda;
     const unsigned n = r->step ? r->step : 1;
-    uint32_t loops[MAX_STEP + 1];
+    const bool counted = n <= MAX_COUNTED_STEP;
+    const size_t longest = counted && n_digits < AG_JSON_DIGITS_MAX ? AG_JSON_DIGITS_MAX : n_digits;
+    uint32_t ends[MAX_STEP + 1], after[MAX_STEP + 1], before[MAX_STEP + 1];
     for (unsigned remainder = 0; remainder < n; remainder++) {
-        loops[remainder] =
-            ag_pda_split(pda, AG_PDA_UNSET, after_integer(r, false, false, remainder));
+        ends[remainder] = after_integer(r, false, false, remainder);
+        after[remainder] =
+            counted ? ends[remainder] : ag_pda_split(pda, AG_PDA_UNSET, ends[remainder]);
     }
-    for (unsigned remainder = 0; remainder < n; remainder++) {
-        ag_pda_patch(pda, loops[remainder], any_digit(pda, 0, loops, n, remainder));
+    for (unsigned remainder = 0; !counted && remainder < n; remainder++) {
+        ag_pda_patch(pda, after[remainder], any_digit(pda, 0, after, n, remainder));
     }
-    /* The first n_digits digits. */
-    for (size_t i = n_digits; i-- > 0;) {
-        uint32_t before[MAX_STEP + 1];
+    for (size_t i = longest; i-- > 0;) {
         for (unsigned remainder = 0; remainder < (i ? n : 1); remainder++) {
-            before[remainder] = any_digit(pda, i ? 0 : 1, loops, n, remainder);
+            before[remainder] = any_digit(pda, i ? 0 : 1, after, n, remainder);
+            if (i >= n_digits)
+                before[remainder] = ag_pda_either(pda, before[remainder], ends[remainder]);
         }
-        memcpy(loops, before, (i ? n : 1) * sizeof *loops);
+        memcpy(after, before, (i ? n : 1) * sizeof *after);
     }
-    return loops[0];
+    return after[0];
 }
 
 /* Writes all numbers from min to max, both 0 or more. */
@@ -319,10 +323,12 @@ static uint32_t avoiding(ag_pda *pda, const ag_number_set *x, unsigned n, uint32
      * case. */
     uint32_t zeros = AG_PDA_FAIL, fraction = AG_PDA_FAIL;
     if (!x->integer) {
-        zeros = ag_pda_split(pda, AG_PDA_UNSET, next);
-        ag_pda_patch(pda, zeros, ag_pda_byte(pda, '0', zeros));
-        zeros = ag_pda_byte(pda, '.', ag_pda_byte(pda, '0', zeros));
-        if (x->step == 0) fraction = ag_pda_byte(pda, '.', nonzero_digits(pda, next));
+        range r = {.pda = pda, .not_integer = true, .next = next};
+        for (size_t i = 0; i < AG_JSON_DIGITS_MAX; i++) {
+            zeros = digit(pda, 0, ag_pda_either(pda, next, zeros));
+        }
+        zeros = ag_pda_byte(pda, '.', zeros);
+        if (x->step == 0) fraction = ag_pda_byte(pda, '.', free_digits(&r, 0, 0));
     }
     const uint32_t fits = ag_pda_either(pda, ag_pda_either(pda, next, zeros), fraction);
     for (unsigned remainder = 0; remainder < n; remainder++) {
@@ -375,8 +381,7 @@ uint32_t ag_pda_number(ag_pda *pda, const ag_number_set *x, uint32_t next, bool 
         return start;
     }
     if (!x->has_min && !x->has_max && x->step == 0) {
-        return x->integer ? ag_pda_regex(pda, "-?(0|[1-9][0-9]*)", next)
-                          : ag_json_number(pda, next);
+        return x->integer ? ag_json_integer(pda, next) : ag_json_number(pda, next);
     }
     const uint32_t positive = one_side(pda, x, false, next, unsupported);
     const uint32_t negative = one_side(pda, x, true, next, unsupported);
