@@ -59,14 +59,17 @@ char *make_printable(char *text) {
 
 static void complain_list(const char *fmt, va_list args) __attribute__((format(printf, 1, 0)));
 static void complain_list(const char *fmt, va_list args) {
-    char line[2 * PATH_MAX];
-    vsnprintf(line, sizeof line, fmt, args);
+    char line[2 * PATH_MAX + 64];
+    const size_t room = sizeof line - 1; /* one byte for the end of the line */
+    const int start = snprintf(line, room, "antigravity%s%s: ", command_name ? " " : "",
+                               command_name ? command_name : "");
+    vsnprintf(line + start, room - (size_t)start, fmt, args);
     /* Repeated input must not end the line or control the terminal. */
-    make_printable(line);
+    make_printable(line + start);
     progress_end();
     output_flush(); /* Keeps the order of output and messages on a terminal. */
-    fprintf(stderr, "antigravity%s%s: %s\n", command_name ? " " : "",
-            command_name ? command_name : "", line);
+    strcat(line, "\n");
+    fputs(line, stderr); /* one write: lines of several processes stay whole */
 }
 
 void complain(const char *fmt, ...) {
