@@ -18,9 +18,9 @@ check_tag() {
     [ "$(git rev-parse -q --verify "v$1^{commit}" || true)" = "$(git rev-parse HEAD)" ] ||
         die "the tag v$1 is not checked out: git checkout v$1"
     [ -z "$(git status --porcelain)" ] || die "the tree has changes: git status lists them"
+    grep -q "^## $1\$" CHANGELOG.md || die "CHANGELOG.md has no section '## $1'"
     # The packages are installed in a tree of bookworm, so they must be built on it.
     grep -q '^VERSION_CODENAME=bookworm$' /etc/os-release || die "this system is not Debian 12; release there"
-    grep -q "^## $1\$" CHANGELOG.md || die "CHANGELOG.md has no section '## $1'"
 }
 
 # make_sdist: pip prefers a wheel; where none fits, it stops with the one line of no_build.py.
