@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests of accounts: what is charged, what fails, and when work must end. */
-#include "serve/threads/account.h"
 #include "../support/sanitized.h"
+#include "serve/threads/account.h"
 
 #include <antigravity/chat.h>
 #include <jansson.h>

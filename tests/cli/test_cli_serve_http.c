@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests of antigravity serve against hostile clients and clients that leave: HTTP, hosts and
  * origins, keys, and the end of the process. */
-#include "served_group.h"
 #include "../support/sanitized.h"
+#include "served_group.h"
 
 #include <fcntl.h>
 #include <math.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests that the server's processor time for a request is linear in its body, in every protocol,
  * and that the event loop uses at most 5 % of it. */
-#include "serve_client.h"
 #include "../support/sanitized.h"
+#include "serve_client.h"
 
 #include <signal.h>
 #include <stdio.h>

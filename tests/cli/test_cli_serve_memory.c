@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests of `--memory` against bodies that need far more memory than their size: the process never
  * exceeds the limit. */
-#include "serve_client.h"
 #include "../support/sanitized.h"
+#include "serve_client.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `antigravity serve` with a directory of models: they are listed, loaded when a request names
  * them, and unloaded. */
-#include "served_group.h"
 #include "../support/sanitized.h"
+#include "served_group.h"
 
 #include <ftw.h>
 #include <sys/stat.h>
