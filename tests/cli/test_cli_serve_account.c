@@ -271,6 +271,25 @@ static void small_blocks_obey_the_limit(void **state) {
     assert_int_equal(pool.taken, 0);
 }
 
+static void short_stays_obey_the_limit(void **state) {
+    (void)state;
+    account_pool pool = {.limit = MIB};
+    account *a = account_create(&pool);
+    static void *blocks[20000];
+    size_t n = 0;
+    for (; n < 20000; n++) {
+        account_enter(a);
+        blocks[n] = account_malloc(64);
+        account_enter(NULL);
+        if (!blocks[n]) break;
+    }
+    assert_in_range(n * 96, MIB / 8 * 7 - 2 * 4096, MIB / 8 * 7);
+    assert_in_range(pool.taken, n * 96, MIB);
+    while (n > 0) account_free(blocks[--n]);
+    account_release(a);
+    assert_int_equal(pool.taken, 0);
+}
+
 static void ends_cancelled_work(void **state) {
     (void)state;
     account_pool pool = {.limit = MIB};
@@ -349,6 +368,7 @@ int main(void) {
         cmocka_unit_test(lives_while_a_thread_is_in_it),
         cmocka_unit_test(books_blocks_that_another_thread_frees),
         cmocka_unit_test(small_blocks_obey_the_limit),
+        cmocka_unit_test(short_stays_obey_the_limit),
         cmocka_unit_test(ends_cancelled_work),
         cmocka_unit_test(ends_work_when_the_pool_closes),
         cmocka_unit_test(ends_work_beyond_its_processor_time),

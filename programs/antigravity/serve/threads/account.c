@@ -51,6 +51,7 @@ typedef struct block {
 static _Thread_local struct {
     account *account;
     ptrdiff_t unbooked; /* bytes for `heap` of the account */
+    ptrdiff_t room;     /* maximum of these: the account has taken this memory */
     bool is_timed;
     double cpu_end, deadline;
     double next_cpu_check; /* time of the next check of the processor time, a system call */
@@ -182,10 +183,17 @@ static void book(account *a) {
     update_resident(a);
 }
 
-/* Takes what booked blocks have beyond the account's memory, at most BATCH, even if the pool has
- * too little. */
-static void take_booked(account *a) {
-    const size_t used = round_up(used_bytes(a->heap, a->mapped));
+/* Sets how much the thread may allocate before it asks for more. */
+static void set_room(const account *a) {
+    if (a != current.account) return;
+    const ptrdiff_t room = (ptrdiff_t)(a->taken - a->mapped) - a->heap;
+    current.room = room < 0 ? 0 : room < BATCH ? room : BATCH;
+}
+
+/* Takes what the account has too little, even if the pool has less. That happens if threads used
+ * the same room: at most BATCH for each. */
+static void take_missing(account *a) {
+    const size_t used = used_bytes(a->heap, a->mapped);
     if (used <= a->taken) return;
     atomic_fetch_add(&a->pool->taken, used - a->taken);
     a->taken = used;
@@ -240,7 +248,7 @@ static void destroy(account *a) {
 static bool postpone(const account *a, size_t old, size_t bytes) {
     if (a != current.account || has_own_pages(old) || has_own_pages(bytes)) return false;
     const ptrdiff_t unbooked = current.unbooked - heap_cost(old) + heap_cost(bytes);
-    if (unbooked > BATCH || unbooked < -BATCH) return false;
+    if (unbooked > current.room || unbooked < -BATCH) return false;
     current.unbooked = unbooked;
     return true;
 }
@@ -252,6 +260,7 @@ static bool charge(account *a, size_t old, size_t bytes) {
     pthread_mutex_lock(&a->lock);
     book(a);
     const bool ok = replace_charge(a, old, bytes);
+    set_room(a);
     const bool is_last = is_unused(a);
     pthread_mutex_unlock(&a->lock);
     if (is_last) destroy(a);
@@ -266,7 +275,7 @@ static void change_account(account *a) {
     if (before) {
         pthread_mutex_lock(&before->lock);
         book(before);
-        take_booked(before);
+        take_missing(before);
         before->n_inside--;
         is_last = is_unused(before);
         pthread_mutex_unlock(&before->lock);
@@ -276,6 +285,7 @@ static void change_account(account *a) {
     if (!a) return;
     pthread_mutex_lock(&a->lock);
     a->n_inside++;
+    set_room(a);
     pthread_mutex_unlock(&a->lock);
 }
 
@@ -295,6 +305,7 @@ void account_release(account *a) {
     book(a);
     a->is_released = true;
     return_unused(a);
+    set_room(a);
     const bool is_last = is_unused(a);
     pthread_mutex_unlock(&a->lock);
     if (is_last) destroy(a);
@@ -313,6 +324,7 @@ account_failure account_reserve(account *a, size_t bytes) {
     const size_t taken = round_up(used_bytes(a->heap, a->mapped) + bytes);
     const account_failure failure = take_from_pool(a, taken);
     if (failure != ACCOUNT_OK) a->needed = taken;
+    set_room(a);
     pthread_mutex_unlock(&a->lock);
     return failure;
 }
@@ -320,6 +332,7 @@ account_failure account_reserve(account *a, size_t bytes) {
 size_t account_bytes(account *a) {
     pthread_mutex_lock(&a->lock);
     book(a);
+    set_room(a);
     const size_t n = used_bytes(a->heap, a->mapped);
     pthread_mutex_unlock(&a->lock);
     return n;

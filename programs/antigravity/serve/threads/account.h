@@ -48,7 +48,8 @@ account *account_create(account_pool *pool);
 /* Releases the caller's reference. The account is destroyed when it has no block and no thread is
  * in it. NULL is allowed. */
 void account_release(account *a);
-/* Makes `a` (NULL: none) the calling thread's account. Returns the previous one, to be restored. */
+/* Makes `a` (NULL: none) the calling thread's account. Returns the previous one, to be restored:
+ * the caller keeps a reference to it. A thread leaves its account before it ends. */
 account *account_enter(account *a);
 /* Reserves `bytes` beyond what the account uses, and returns other unused memory to the pool.
  * Memory of freed blocks stays with the account until this call, the end of work or its release. */
