@@ -10,7 +10,6 @@ function(ag_write_help file)
   endif()
 endfunction()
 
-file(REMOVE_RECURSE ${AG_HELP})
 ag_write_help(commands --help=commands)
 file(STRINGS ${AG_HELP}/commands commands)
 ag_write_help(man/man1/antigravity.1 --help=man)

@@ -120,8 +120,8 @@ check_in_tree() {
         "$1" /dev/null
 }
 
-# purge_in_tree SUITE: piuparts installs, upgrades and purges the packages and compares the files of the tree. They lie in
-# an archive because they depend on each other. apt of Debian 13 makes the directory that is ignored.
+# purge_in_tree SUITE: piuparts installs, upgrades and purges the packages and compares the files of the tree. An archive holds
+# them because they depend on each other. apt of Debian 13 creates the directory that is ignored.
 purge_in_tree() {
     local packages=$deb/packages-$1
     rm -rf "$packages"

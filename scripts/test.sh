@@ -291,7 +291,7 @@ stage_hostile() {
 }
 
 stage_deb() {
-    require dpkg-buildpackage dh lintian abidw mmdebstrap autopkgtest piuparts
+    require dpkg-buildpackage dh lintian abidw mmdebstrap autopkgtest piuparts apt-ftparchive
     scripts/deb.sh
     scripts/deb.sh tree bookworm trixie
 }

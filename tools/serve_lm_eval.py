@@ -6,7 +6,7 @@
 
 URL: a server, such as http://127.0.0.1:8080; with the model's weights and cache in F32 the figures are equal but for rounding.
 MODEL: the model's directory, or a GGUF file, which transformers dequantises to F32. NAME: its name in requests. TEXT: a file
-whose passages are continued, 500 documents; without it, 125 made ones. Prints one JSON object: the number of choices, the
+whose passages are continued, 500 documents; without it, 125 generated documents. Prints one JSON object: the number of choices, the
 largest difference of a log likelihood, the number of choices that are the likeliest text by transformers, the number whose flag
 for that differs, the accuracy of both in percent, and seconds. Needs lm_eval, torch and transformers, for a GGUF file also gguf and
 accelerate. serve_suites.py runs it."""

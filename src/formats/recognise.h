@@ -10,7 +10,7 @@
 
 /* Succeeds for a directory that may hold a model. Does not read its files. Fails with AG_NOT_FOUND
  * if the path does not exist or is a directory without files of a model; with AG_UNSUPPORTED for a
- * file (PyTorch, ...) and for a directory with weights in another framework's format. */
+ * file (PyTorch, ...) or device and for a directory with weights in another framework's format. */
 ag_status ag_recognise_model(const char *path, ag_error *err);
 
 /* Fails with AG_NOT_FOUND if the path does not exist. */

@@ -80,7 +80,7 @@ static bool is_under_hard_pressure(const cli_result *r) {
 /* Without replay soft pressure evicts; with replay the conversation is compressed, once. */
 static void compresses_conversation_when_memory_is_short(void **state) {
     (void)state;
-    enum { ATTEMPTS = 8, SURE = 2 }; /* SURE: the attempt with 400 ms, enough for any reader */
+    enum { ATTEMPTS = 8, SURE = 5 }; /* SURE: the attempt with 3.2 s, enough for any reader */
     char input[8192] = "";
     for (int i = 0; i < 90; i++) strcat(input, "The fox said that the wood was large. ");
     strcat(input, "\nSo?\nAnd?\n");

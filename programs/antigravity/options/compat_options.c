@@ -94,8 +94,7 @@ static const compat_entry unsupported_by_server[] = {
     {" --reasoning-budget ",
      "use --chat-template-kwargs '{\"enable_thinking\": false}' to turn reasoning off"},
     {" --slot-save-path ", "use --prefix-dir to write cached sessions to disk"},
-    {" --cache-prompt --no-cache-prompt --cache-reuse ",
-     "use --prefix-memory N; 0 caches no session"},
+    {" --no-cache-prompt --cache-reuse ", "use --prefix-memory N; 0 caches no session"},
 };
 
 /* `text`: the values that are accepted; "": no value; NUMBER: one number. */
@@ -104,13 +103,14 @@ static const compat_entry ignored[] = {
     {" -fa --flash-attn ", " on auto 1 true "},
     {" --keep ", NUMBER},
     {" --no-display-prompt --no-warmup -no-cnv --no-conversation --simple-io --mmap --no-mmap "
-     "--mlock --no-escape --jinja -cb --cont-batching --embedding --embeddings --metrics --slots ",
+     "--mlock --no-escape --jinja -cb --cont-batching --embedding --embeddings --metrics --slots "
+     "--cache-prompt ",
      ""},
 };
 const char compat_options_ignored[] =
     "--flash-attn (-fa), --no-display-prompt, --no-warmup, --no-conversation (-no-cnv), "
     "--simple-io, --jinja, --mmap, --no-mmap, --mlock, --no-escape, --cont-batching (-cb), "
-    "--embedding, --metrics, --slots and --keep N";
+    "--embedding, --metrics, --slots, --cache-prompt and --keep N";
 
 static const compat_entry commands[] = {
     {" server ", SERVER},

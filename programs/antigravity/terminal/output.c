@@ -69,7 +69,7 @@ static void complain_list(const char *fmt, va_list args) {
     progress_end();
     output_flush(); /* Keeps the order of output and messages on a terminal. */
     strcat(line, "\n");
-    fputs(line, stderr); /* one write: lines of several processes stay whole */
+    fputs(line, stderr); /* one write: lines of several processes are not mixed */
 }
 
 void complain(const char *fmt, ...) {

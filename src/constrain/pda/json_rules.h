@@ -26,8 +26,8 @@ void ag_json_rules_free(ag_json_rules *r);
 /* Writes the space that may follow "{", "[", "," and ":" or precede "}" and "]", then next. */
 uint32_t ag_json_space(ag_pda *pda, ag_json_spacing spacing, uint32_t indent, uint32_t next);
 /* Digits of a number before the point, and after it, where no limit bounds them. Models may repeat
- * a digit endlessly. Fits 64-bit integers and doubles as printers write them: the longest is
- * 0.0000012345678901234567 of JavaScript. */
+ * a digit endlessly. This bound fits 64-bit integers and doubles as printers write them: the
+ * longest is 0.0000012345678901234567 of JavaScript. */
 #define AG_JSON_DIGITS_MAX 22
 #define AG_JSON_MORE_DIGITS 21 /* after the first one, which is not 0 */
 

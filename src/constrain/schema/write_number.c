@@ -2,7 +2,7 @@
 /* Writes numbers digit by digit. While the digits equal those of a limit, the next digit is
  * compared; once they differ, the limit no longer matters. For multiples the remainder is tracked.
  * Numbers with a limit have no exponent. Where no limit bounds the digits, AG_JSON_DIGITS_MAX
- * does. */
+ * does, except for multiples above MAX_COUNTED_STEP and negated sets. */
 #include "constrain/schema/writer.h"
 
 #include "constrain/pda/json_rules.h"
@@ -21,7 +21,7 @@ enum {
     MAX_DIGITS = 40,
     MAX_STEP = 1000,
     /* Largest period for which digits are counted. A count multiplies the states. */
-    MAX_COUNTED_STEP = 100,
+    MAX_COUNTED_STEP = 10,
 };
 
 /* A limit without its sign: 12.5 is "12" and "5". */
@@ -91,6 +91,8 @@ static uint32_t digit(ag_pda *pda, int d, uint32_t next) {
 static uint32_t any_digit(ag_pda *pda, int lowest, const uint32_t *next, unsigned n,
                           unsigned remainder) {
     uint32_t start = AG_PDA_FAIL;
+    if (n == 1 && next[0] != AG_PDA_FAIL)
+        return ag_pda_bytes(pda, (uint8_t)('0' + lowest), '9', next[0]);
     for (int d = lowest; d <= 9; d++) {
         const uint32_t after = next[(remainder * 10 + (unsigned)d) % n];
         if (after != AG_PDA_FAIL) start = ag_pda_either(pda, start, digit(pda, d, after));
