@@ -32,12 +32,10 @@ uint32_t ag_json_space(ag_pda *pda, ag_json_spacing spacing, uint32_t indent, ui
 #define TEXT_OF(x) STRING_OF(x)
 #define INTEGER "-?(0|[1-9][0-9]{0," TEXT_OF(AG_JSON_MORE_DIGITS) "})"
 
-uint32_t ag_json_integer(ag_pda *pda, uint32_t next) { return ag_pda_regex(pda, INTEGER, next); }
-
-uint32_t ag_json_number(ag_pda *pda, uint32_t next) {
-    return ag_pda_regex(
-        pda, INTEGER "(\\.[0-9]{1," TEXT_OF(AG_JSON_DIGITS_MAX) "})?([eE][+-]?[0-9]{1,3})?", next);
-}
+/* Any integer, and any number. */
+static const char any_integer[] = INTEGER;
+static const char any_number[] =
+    INTEGER "(\\.[0-9]{1," TEXT_OF(AG_JSON_DIGITS_MAX) "})?([eE][+-]?[0-9]{1,3})?";
 
 #define HEX "[0-9A-Fa-f]"
 /* \\uXXXX: a character that is not a surrogate, or a surrogate pair. */
@@ -78,7 +76,7 @@ static uint32_t any_list(ag_json_rules *r, char open, char close, bool named) {
 static uint32_t any_value(ag_json_rules *r) {
     ag_pda *pda = &r->pda;
     const uint32_t end = ag_pda_end(pda);
-    uint32_t at = ag_json_number(pda, end);
+    uint32_t at = ag_pda_call(pda, r->number, end);
     at = ag_pda_either(pda, at, ag_pda_literal(pda, "true", 4, end));
     at = ag_pda_either(pda, at, ag_pda_literal(pda, "false", 5, end));
     at = ag_pda_either(pda, at, ag_pda_literal(pda, "null", 4, end));
@@ -94,10 +92,14 @@ static void write_rules(ag_json_rules *r) {
     r->array = ag_pda_rule_plain(pda, AG_PDA_UNSET);
     r->string = ag_pda_rule_plain(pda, AG_PDA_UNSET);
     r->name = ag_pda_rule_plain(pda, AG_PDA_UNSET);
+    r->integer = ag_pda_rule_plain(pda, AG_PDA_UNSET);
+    r->number = ag_pda_rule_plain(pda, AG_PDA_UNSET);
     r->indent = ag_pda_rule_plain(pda, AG_PDA_UNSET);
     ag_pda_rule_set_start(pda, r->indent, ag_pda_regex(pda, "[ \\t]{0,40}", ag_pda_end(pda)));
     ag_pda_rule_set_start(pda, r->string, ag_pda_regex(pda, any_string, ag_pda_end(pda)));
     ag_pda_rule_set_start(pda, r->name, any_name(pda, ag_pda_end(pda)));
+    ag_pda_rule_set_start(pda, r->integer, ag_pda_regex(pda, any_integer, ag_pda_end(pda)));
+    ag_pda_rule_set_start(pda, r->number, ag_pda_regex(pda, any_number, ag_pda_end(pda)));
     ag_pda_rule_set_start(pda, r->object, any_list(r, '{', '}', true));
     ag_pda_rule_set_start(pda, r->array, any_list(r, '[', ']', false));
     ag_pda_rule_set_start(pda, r->value, any_value(r));

@@ -12,8 +12,8 @@ typedef struct ag_json_rules {
     ag_pda pda;
     ag_lazy_dfa dfa; /* every state is expanded */
     ag_json_spacing spacing;
-    uint32_t value, object, array, string, name; /* rules */
-    uint32_t indent;                             /* rule: the indent of a line */
+    uint32_t value, object, array, string, name, integer, number; /* rules */
+    uint32_t indent;                                              /* rule: the indent of a line */
     /* States of the rule `string` before the opening quote and between two characters; the same of
      * `name`. */
     uint32_t string_start, string_inside, name_start, name_inside;
@@ -30,9 +30,5 @@ uint32_t ag_json_space(ag_pda *pda, ag_json_spacing spacing, uint32_t indent, ui
  * longest is 0.0000012345678901234567 of JavaScript. */
 #define AG_JSON_DIGITS_MAX 22
 #define AG_JSON_MORE_DIGITS 21 /* after the first one, which is not 0 */
-
-/* Write any JSON integer or number, then next. */
-uint32_t ag_json_integer(ag_pda *pda, uint32_t next);
-uint32_t ag_json_number(ag_pda *pda, uint32_t next);
 
 #endif

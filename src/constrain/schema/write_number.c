@@ -2,7 +2,7 @@
 /* Writes numbers digit by digit. While the digits equal those of a limit, the next digit is
  * compared; once they differ, the limit no longer matters. For multiples the remainder is tracked.
  * Numbers with a limit have no exponent. Where no limit bounds the digits, AG_JSON_DIGITS_MAX
- * does, except for multiples above MAX_COUNTED_STEP and negated sets. */
+ * does, except for multiples of more than one unit and negated sets. */
 #include "constrain/schema/writer.h"
 
 #include "constrain/pda/json_rules.h"
@@ -17,12 +17,7 @@
 /* Larger numbers are not written if there is a limit. */
 #define LIMIT_MAX 1e30
 
-enum {
-    MAX_DIGITS = 40,
-    MAX_STEP = 1000,
-    /* Largest period for which digits are counted. A count multiplies the states. */
-    MAX_COUNTED_STEP = 10,
-};
+enum { MAX_DIGITS = 40, MAX_STEP = 1000 };
 
 /* A limit without its sign: 12.5 is "12" and "5". */
 typedef struct limit {
@@ -216,7 +211,7 @@ static uint32_t integer_digits(range *r, size_t at, bool low, bool high, unsigne
 static uint32_t long_numbers(range *r, size_t n_digits) {
     ag_pda *pda = r->pda;
     const unsigned n = r->step ? r->step : 1;
-    const bool counted = n <= MAX_COUNTED_STEP;
+    const bool counted = n == 1; /* a count would multiply the remainders */
     const size_t longest = counted && n_digits < AG_JSON_DIGITS_MAX ? AG_JSON_DIGITS_MAX : n_digits;
     uint32_t ends[MAX_STEP + 1], after[MAX_STEP + 1], before[MAX_STEP + 1];
     for (unsigned remainder = 0; remainder < n; remainder++) {
@@ -366,7 +361,8 @@ static uint32_t number_value(ag_pda *pda, const json_t *value, uint32_t next) {
     return start;
 }
 
-uint32_t ag_pda_number(ag_pda *pda, const ag_number_set *x, uint32_t next, bool *unsupported) {
+uint32_t ag_pda_number(ag_pda *pda, const ag_json_rules *json, const ag_number_set *x,
+                       uint32_t next, bool *unsupported) {
     *unsupported = false;
     const bool not_integer = x->n_avoid == 1 && x->avoid[0] == 1 && x->step == 0;
     const bool limits = x->has_min || x->has_max;
@@ -383,7 +379,7 @@ uint32_t ag_pda_number(ag_pda *pda, const ag_number_set *x, uint32_t next, bool 
         return start;
     }
     if (!x->has_min && !x->has_max && x->step == 0) {
-        return x->integer ? ag_json_integer(pda, next) : ag_json_number(pda, next);
+        return ag_pda_call(pda, x->integer ? json->integer : json->number, next);
     }
     const uint32_t positive = one_side(pda, x, false, next, unsupported);
     const uint32_t negative = one_side(pda, x, true, next, unsupported);

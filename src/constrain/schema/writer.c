@@ -128,7 +128,7 @@ ag_status ag_write_values(ag_schema_writer *w, const ag_value_set *x, uint32_t n
     if (x->false_value) start = ag_pda_either(pda, start, write_word(w, "false", "False", next));
     if (x->number) {
         bool unsupported;
-        one = ag_pda_number(pda, x->number, next, &unsupported);
+        one = ag_pda_number(pda, w->json, x->number, next, &unsupported);
         if (unsupported) {
             const bool avoids = x->number->n_avoid > 0;
             return ag_schema_unsupported(

@@ -62,6 +62,7 @@ ag_status ag_write_delimited_value(ag_schema_writer *w, uint32_t next, uint32_t 
 
 /* write_number.c. Writes a number of the set, then next. Returns AG_PDA_FAIL if there is none.
  * *unsupported: the multiples or limits need too many states or digits. */
-uint32_t ag_pda_number(ag_pda *pda, const ag_number_set *x, uint32_t next, bool *unsupported);
+uint32_t ag_pda_number(ag_pda *pda, const ag_json_rules *json, const ag_number_set *x,
+                       uint32_t next, bool *unsupported);
 
 #endif
