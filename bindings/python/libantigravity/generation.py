@@ -74,6 +74,9 @@ class Request:
         self.prompt = prompt  # runs on the engine's thread before the generation
         self.sampler = sampler
         self.max_tokens = max_tokens
+        for text in stop:
+            if not isinstance(text, str):
+                raise errors.InvalidError(f"stop has {text!r}; it must have texts")
         self.stop = [ffi.new("char[]", text.encode()) for text in stop]
         self.ignore_eos = ignore_eos
         self.keep_special = keep_special

@@ -146,7 +146,7 @@ def test_wrong_arguments_leave_the_session_of_the_last_call(tiny):
     tiny.generate(ids_of(20), max_tokens=1).text()
     (session,) = tiny._free_sessions
     for wrong in ({"logprobs": 21}, {"speculate": "no"}, {"stop": [5]}):
-        with pytest.raises((ag.InvalidError, AttributeError)):
+        with pytest.raises(ag.InvalidError):
             tiny.generate(ids_of(20), **wrong)
         assert tiny._free_sessions == [session]
 
