@@ -180,6 +180,13 @@ void assert_code(const cli_result *r, int code) {
                  r->err);
 }
 
+void skip_without_server(void) {
+    cli_result help = CLI("serve", "--help");
+    const bool has_server = help.code == 0;
+    cli_free(&help);
+    if (!has_server) skip();
+}
+
 void assert_says(const char *text, const char *part) {
     if (!strstr(text, part)) fail_msg("\"%s\" is not in:\n%s", part, text);
 }

@@ -55,6 +55,8 @@ void cli_free(cli_result *r);
 /* These show the program's output when they fail. */
 void assert_code(const cli_result *r, int code);
 void assert_says(const char *text, const char *part);
+/* Skips the test in a build without libevent. */
+void skip_without_server(void);
 void assert_does_not_say(const char *text, const char *part);
 /* Asserts the exit code, an empty standard output, and one line on standard error that begins with
  * the program's name and contains `part`. */

@@ -98,10 +98,7 @@ static void pull_shows_an_example(void **state) {
 
 static void explains_options_of_llama_server(void **state) {
     (void)state;
-    cli_result help = CLI("serve", "--help");
-    const bool has_server = help.code == 0;
-    cli_free(&help);
-    if (!has_server) skip(); /* a build without libevent */
+    skip_without_server();
     static const wrong cases[] = {
         {{"serve", "--prot", "300"}, "did you mean '--port' or '--protected-prefix'?"},
         {{"serve", "--conf", "/nowhere.json"}, "unknown option '--conf'"},

@@ -148,10 +148,7 @@ static void reports_file_and_line_of_faults(void **state) {
 
 static void server_reads_its_configuration(void **state) {
     (void)state;
-    cli_result help = CLI("serve", "--help");
-    const bool has_server = help.code == 0;
-    cli_free(&help);
-    if (!has_server) skip(); /* a build without libevent */
+    skip_without_server();
     char path[160];
     snprintf(path, sizeof path, "%s/server.json", home);
     static const struct {
