@@ -53,7 +53,6 @@ typedef struct ag_cl_staging {
 
 struct ag_cl_backend {
     ag_backend base;
-    ag_backend_ops ops; /* without operations that need more local memory than there is */
     ag_cl_api api;
     ag_cl_device device;
     cl_context context;     /* owned */

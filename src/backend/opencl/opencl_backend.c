@@ -150,7 +150,6 @@ static ag_status init(ag_cl_backend *cl, const char *device, ag_error *err) {
     AG_TRY(ag_cl_staging_open(cl, err));
     if (cl->device.is_pocl) ag_cl_switches_drop_default_cache(&cl->switches);
     AG_TRY(ag_cl_sizes_for(&cl->device, &cl->sizes, err));
-    if (!cl->sizes.top_wg) cl->ops.top_k = NULL;
     AG_TRY(ag_cl_vendor_choose(&cl->device, &cl->switches, &cl->vendor, err));
     choose_kernels(cl);
     write_description(cl);
@@ -161,8 +160,7 @@ ag_status ag_cl_backend_create(const ag_backend_params *params, ag_backend **out
     *out = NULL;
     ag_cl_backend *cl = ag_calloc(1, sizeof *cl);
     if (!cl) return AG_FAIL(err, NOMEM, "OpenCL backend");
-    cl->ops = opencl_ops;
-    cl->base.ops = &cl->ops;
+    cl->base.ops = &opencl_ops;
     cl->gpu_attention = !params || !params->host_attention;
     cl->zero_copy = params && params->zero_copy;
     cl->n_threads = params ? params->n_threads : 0;

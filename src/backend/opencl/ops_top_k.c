@@ -10,7 +10,7 @@
 #include <string.h>
 
 static const char file[] = "top_k.cl";
-enum { CHUNK = 2048, JOINED = 8, MIN_RETAINED = 64, MAX_RETAINED = 512 }; /* as in the file */
+enum { TEAM = 8, MAX_PARTS = 2048, LISTED = 1024 }; /* as in the file */
 /* Numbers of results and ids are rounded up to a multiple of STEP, so that they rarely change. */
 enum { STEP = 32 };
 
@@ -21,57 +21,32 @@ typedef struct work {
     ag_top_k *const *tops; /* [n_rows]; NULL: the row is not wanted */
     size_t n_rows, n;
     char options[80];
-    cl_mem lists;
+    cl_mem scratch;
     unsigned char *host; /* ids, then results */
-    size_t n_lists, retained, wg, k, n_ids;
-    size_t bad_at, ids_at, out_at, out_bytes; /* offsets in scratch memory; bytes of a row */
+    size_t n_parts, wg, k, n_ids;
+    size_t ids_at, out_at, out_bytes; /* offsets in scratch memory; bytes of a row */
 } work;
 
 static size_t ids_bytes(const work *w) { return w->n_rows * w->n_ids * sizeof(int32_t); }
 
 static ag_status choose_sizes(work *w) {
-    size_t k = 1, n_ids = 0;
+    size_t k = 1, n_ids = 0, part = TEAM;
     for (size_t r = 0; r < w->n_rows; r++) {
         if (w->tops[r] && w->tops[r]->k > k) k = w->tops[r]->k;
         if (w->tops[r] && w->tops[r]->n_ids > n_ids) n_ids = w->tops[r]->n_ids;
     }
-    w->n_lists = (w->n + CHUNK - 1) / CHUNK;
-    w->retained = MIN_RETAINED;
-    while (w->retained < k) w->retained *= 2;
+    while (w->n > part * MAX_PARTS) part *= 2;
+    w->n_parts = (w->n + part - 1) / part;
     w->wg = w->cl->sizes.top_wg;
-    snprintf(w->options, sizeof w->options, "-DRETAINED=%zu -DWG=%zu", w->retained, w->wg);
+    snprintf(w->options, sizeof w->options, "-DPART=%zu -DWG=%zu", part, w->wg);
     w->n_ids = ag_cl_items(n_ids, STEP);
     w->k = ag_cl_items(k, STEP);
-    w->bad_at = w->n_rows * w->n_lists * w->retained * sizeof(uint64_t);
-    w->ids_at = w->bad_at + ag_cl_items(w->n_rows * w->n_lists * sizeof(uint32_t), 256);
+    w->ids_at = ag_cl_items(w->n_rows * w->n_parts * sizeof(uint32_t), 256);
     w->out_at = w->ids_at + ag_cl_items(ids_bytes(w), 256);
     w->out_bytes = (2 + w->n_ids) * sizeof(uint32_t) + w->k * sizeof(uint64_t);
     const size_t results = w->n_rows * w->out_bytes;
     AG_TRY(ag_cl_need_joined(w->cl, ids_bytes(w) + results, &w->host));
-    return ag_cl_need_scratch(w->cl, w->out_at + results, &w->lists);
-}
-
-static ag_status sort_chunks(const work *w) {
-    ag_cl_launch l;
-    AG_TRY(ag_cl_begin(&l, w->cl, file, "sort_chunks", w->options));
-    ag_cl_arg_part(&l, w->lists, 0);
-    ag_cl_arg_part(&l, w->lists, w->bad_at);
-    ag_cl_arg_tensor(&l, w->rows);
-    ag_cl_arg_u32(&l, (uint32_t)w->n);
-    return ag_cl_enqueue(&l, 2, (size_t[]){w->n_lists * w->wg, w->n_rows}, (size_t[]){w->wg, 1});
-}
-
-static ag_status join_lists(const work *w) {
-    for (size_t apart = 1; apart < w->n_lists; apart *= JOINED) {
-        const size_t groups = (w->n_lists + JOINED * apart - 1) / (JOINED * apart);
-        ag_cl_launch l;
-        AG_TRY(ag_cl_begin(&l, w->cl, file, "join_lists", w->options));
-        ag_cl_arg_part(&l, w->lists, 0);
-        ag_cl_arg_u32(&l, (uint32_t)w->n_lists);
-        ag_cl_arg_u32(&l, (uint32_t)apart);
-        AG_TRY(ag_cl_enqueue(&l, 2, (size_t[]){groups * w->wg, w->n_rows}, (size_t[]){w->wg, 1}));
-    }
-    return AG_OK;
+    return ag_cl_need_scratch(w->cl, w->out_at + results, &w->scratch);
 }
 
 static ag_status send_ids(const work *w) {
@@ -82,19 +57,30 @@ static ag_status send_ids(const work *w) {
         const ag_top_k *top = w->tops[r];
         if (top && top->n_ids) memcpy(ids, top->ids, top->n_ids * sizeof *ids);
     }
-    return ag_cl_stage_into(w->cl, w->lists, w->ids_at, w->host, ids_bytes(w), &w->cl->base.err);
+    return ag_cl_stage_into(w->cl, w->scratch, w->ids_at, w->host, ids_bytes(w), &w->cl->base.err);
+}
+
+static ag_status find_maxima(const work *w) {
+    const size_t teams = w->wg / TEAM, groups = (w->n_parts + teams - 1) / teams + 1;
+    ag_cl_launch l;
+    AG_TRY(ag_cl_begin(&l, w->cl, file, "find_maxima", w->options));
+    ag_cl_arg_part(&l, w->scratch, 0);
+    ag_cl_arg_part(&l, w->scratch, w->out_at);
+    ag_cl_arg_tensor(&l, w->rows);
+    ag_cl_arg_u32(&l, (uint32_t)w->n);
+    ag_cl_arg_part(&l, w->scratch, w->ids_at);
+    ag_cl_arg_u32(&l, (uint32_t)w->n_ids);
+    ag_cl_arg_u32(&l, (uint32_t)w->k);
+    return ag_cl_enqueue(&l, 2, (size_t[]){groups * w->wg, w->n_rows}, (size_t[]){w->wg, 1});
 }
 
 static ag_status take_best(const work *w) {
     ag_cl_launch l;
     AG_TRY(ag_cl_begin(&l, w->cl, file, "take_best", w->options));
-    ag_cl_arg_part(&l, w->lists, w->out_at);
-    ag_cl_arg_part(&l, w->lists, 0);
-    ag_cl_arg_part(&l, w->lists, w->bad_at);
-    ag_cl_arg_u32(&l, (uint32_t)w->n_lists);
+    ag_cl_arg_part(&l, w->scratch, w->out_at);
+    ag_cl_arg_part(&l, w->scratch, 0);
     ag_cl_arg_tensor(&l, w->rows);
     ag_cl_arg_u32(&l, (uint32_t)w->n);
-    ag_cl_arg_part(&l, w->lists, w->ids_at);
     ag_cl_arg_u32(&l, (uint32_t)w->n_ids);
     ag_cl_arg_u32(&l, (uint32_t)w->k);
     return ag_cl_enqueue(&l, 2, (size_t[]){w->wg, w->n_rows}, (size_t[]){w->wg, 1});
@@ -128,15 +114,13 @@ ag_status ag_cl_top_k(ag_backend *b, const ag_tensor *rows, ag_top_k *const tops
               .tops = tops,
               .n_rows = ag_shape_rows(&rows->shape),
               .n = ag_shape_cols(&rows->shape)};
-    _Static_assert((int)AG_TOP_K_MAX <= (int)MAX_RETAINED && STEP % 2 == 0,
-                   "constants of the kernels");
+    _Static_assert((int)AG_TOP_K_MAX < (int)LISTED && STEP % 2 == 0, "constants of the kernels");
     AG_TRY(choose_sizes(&w));
     AG_TRY(send_ids(&w));
-    AG_TRY(sort_chunks(&w));
-    AG_TRY(join_lists(&w));
+    AG_TRY(find_maxima(&w));
     AG_TRY(take_best(&w));
     unsigned char *results = w.host + ids_bytes(&w);
-    cl_int code = w.cl->api.clEnqueueReadBuffer(w.cl->queue, w.lists, CL_TRUE, w.out_at,
+    cl_int code = w.cl->api.clEnqueueReadBuffer(w.cl->queue, w.scratch, CL_TRUE, w.out_at,
                                                 w.n_rows * w.out_bytes, results, 0, NULL, NULL);
     if (code != CL_SUCCESS) return ag_cl_fail(w.cl, &b->err, code, "reading the best of rows");
     for (size_t r = 0; r < w.n_rows; r++) {

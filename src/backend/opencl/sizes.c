@@ -7,7 +7,7 @@
 enum { MIN_GROUP = 64, MIN_LOCAL = 16 << 10 };
 /* Equal to the constants of attention.cl, matmul_tile.cl and top_k.cl. */
 enum { MAX_DIM = 256, KV_BLOCK = 128, BLOCK = 32, TILE_PAD = 4, TILE_EACH = 4 };
-enum { TOP_WG = 256, TOP_LIST_BYTES = 32 << 10 };
+enum { TOP_WG = 256 };
 enum { FLOAT = sizeof(float) };
 
 static size_t group_of(const ag_cl_device *d) {
@@ -43,6 +43,6 @@ ag_status ag_cl_sizes_for(const ag_cl_device *d, ag_cl_sizes *out, ag_error *err
     if (group < 128) *out = (ag_cl_sizes){.matvec_teams = 2, .matvec_rows = 4, .attention_wg = 64};
     choose_tile(group, local, out);
     out->attention_queries = attention_bytes(out->attention_wg, 16) <= local ? 16 : 8;
-    if (local >= TOP_LIST_BYTES) out->top_wg = group < TOP_WG ? out->attention_wg : TOP_WG;
+    out->top_wg = group < TOP_WG ? out->attention_wg : TOP_WG;
     return AG_OK;
 }

@@ -10,7 +10,7 @@ typedef struct ag_cl_sizes {
     unsigned tile_m, tile_n, tile_wg;   /* matmul_tile.cl, matmul_half.cl */
     unsigned attention_wg;              /* attention.cl */
     unsigned attention_queries;         /* attention.cl: QUERIES in prefill */
-    unsigned top_wg;                    /* top_k.cl; 0: exceeds the device's limits */
+    unsigned top_wg;                    /* top_k.cl */
 } ag_cl_sizes;
 
 /* Writes the sizes. Fails with AG_UNSUPPORTED if the device is too small. */

@@ -5,10 +5,12 @@
 #ifndef CANDIDATE
 #define CANDIDATE
 
-static inline ulong candidate(float v, uint id) {
+/* Returns the order of a finite value: never 0 nor ~0. */
+static inline uint order_of(float v) {
     const uint bits = as_uint(v == 0.0f ? 0.0f : v); /* -0 equals 0 */
-    const uint order = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-    return (ulong)order << 32 | ~id;
+    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
+
+static inline ulong candidate(float v, uint id) { return (ulong)order_of(v) << 32 | ~id; }
 
 #endif

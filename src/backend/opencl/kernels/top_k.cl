@@ -1,26 +1,125 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the best of each row of logits, in descending order; of equal values the lower id comes
- * first. The best of each chunk of a row are sorted as candidates. Then JOINED sorted lists at a
- * time are merged until one is left. Dimension 1 is the rows. */
+ * first. A row has up to MAX_PARTS parts. The k-th largest of their maxima is a bound that at least
+ * k values reach, and few more. Only parts whose maximum reaches it are searched. Dimension 1 is
+ * the rows. */
 
 #include "candidate.cl"
 
 #ifndef WG
 #define WG 256
 #endif
-#ifndef RETAINED
-#define RETAINED 128 /* candidates of a list: a power of two up to 512 */
+#ifndef PART
+#define PART 64 /* values: a multiple of TEAM */
 #endif
-enum { CHUNK = 2048, JOINED = 8, EACH = CHUNK / WG };
+/* TEAM work-items find the maximum of a part. A search has EACH loads of a work-item in flight. */
+enum { TEAM = 8, MAX_PARTS = 2048, LISTED = 1024, EACH = 32 };
+enum { DIGITS = 8, BASE = 16 }; /* digits of an order */
+#define BAD 0xffffffffu
 
-/* Sorts list[0..n), n a power of two, in descending order. Runs of `sorted` values are already
- * sorted, up and down in turn. All work-items must call it. */
-static inline void sort_from(__local ulong *list, uint n, uint sorted) {
-    for (uint run = 2 * sorted; run <= n; run *= 2) {
-        for (uint apart = run / 2; apart > 0; apart /= 2) {
+#define UNROLL _Pragma("unroll")
+
+/* Returns the order of a value in its part: BAD for NaN and +Inf, 0 for -Inf. Does not branch, so
+ * that the loads of several values are in flight together. */
+static inline uint order_in_part(float v) {
+    const uint order = order_of(v), other = v == -INFINITY ? 0 : BAD;
+    return isfinite(v) ? order : other;
+}
+
+/* Writes for each part of a row [n] the order of its maximum, or BAD if it has such a value. The
+ * last work-group of a row copies the values of the row's n_ids ids into its result. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+find_maxima(__global uchar *maxima, ulong maxima_at, __global uchar *out_base, ulong out_at,
+            __global const uchar *rows, ulong rows_at, uint n, __global const uchar *ids_base,
+            ulong ids_at, uint n_ids, uint k) {
+    __local uint orders[WG];
+    const uint lid = get_local_id(0), n_parts = (n + PART - 1) / PART;
+    const ulong r = get_group_id(1);
+    __global const float *row = (__global const float *)(rows + rows_at) + r * n;
+    if (get_group_id(0) + 1 == get_num_groups(0)) {
+        __global float *at = (__global float *)(out_base + out_at) + r * (2 + n_ids + 2 * k) + 2;
+        __global const uint *ids = (__global const uint *)(ids_base + ids_at) + r * n_ids;
+        for (uint i = lid; i < n_ids; i += WG) at[i] = row[ids[i]];
+        return;
+    }
+    const uint first = get_group_id(0) * (WG / TEAM);
+    const uint begin = (first + lid / TEAM) * PART + lid % TEAM;
+    uint mine = 0, largest = 0;
+    _Pragma("unroll 16") for (uint i = 0; i < PART; i += TEAM) {
+        mine = max(mine, order_in_part(row[min(begin + i, n - 1)]));
+    }
+    orders[lid] = mine;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (lid >= WG / TEAM || first + lid >= n_parts) return;
+    for (uint i = 0; i < TEAM; i++) largest = max(largest, orders[lid * TEAM + i]);
+    ((__global uint *)(maxima + maxima_at))[r * n_parts + first + lid] = largest;
+}
+
+/* Returns the k-th largest order of all work-items, of which each has MAX_PARTS / WG; BAD counts
+ * as 0. counts: zeros. All work-items must call it. */
+static inline uint find_bound(const uint *orders, uint k, __local uint (*counts)[BASE]) {
+    uint bound = 0;
+    for (uint d = 0; d < DIGITS; d++) {
+        const uint shift = 4 * (DIGITS - 1 - d);
+        UNROLL for (uint i = 0; i < MAX_PARTS / WG; i++) {
+            const uint order = orders[i] == BAD ? 0 : orders[i];
+            if ((order ^ bound) >> shift < BASE)
+                atomic_inc(&counts[d][order >> shift & (BASE - 1)]);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        uint digit = 0, sum = 0, larger = 0;
+        UNROLL for (uint i = BASE - 1; i > 0; i--) {
+            sum += counts[d][i];
+            if (sum >= k) digit++;
+            else larger = sum;
+        }
+        bound |= digit << shift;
+        k -= larger;
+        if (counts[d][digit] == k) break; /* all with these digits reach the bound */
+    }
+    return bound;
+}
+
+/* Lists the candidates of n_values values of chosen parts that reach the bound, at most LISTED of
+ * them in any order. Returns the number of all, and lowers first_bad. */
+static inline uint list_candidates(__local ulong *list, __local uint *n_listed,
+                                   __local uint *first_bad, __global const float *row, uint n,
+                                   __local const ushort *chosen, uint n_values, ulong bound) {
+    const uint lid = get_local_id(0);
+    if (lid == 0) *n_listed = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint begin = 0; begin < n_values; begin += EACH * WG) {
+        float v[EACH];
+        UNROLL for (uint i = 0; i < EACH; i++) {
+            /* Loads without a condition are in flight together. */
+            const uint at = min(begin + i * WG + lid, n_values - 1);
+            v[i] = row[min(chosen[at / PART] * PART + at % PART, n - 1)];
+        }
+        UNROLL for (uint i = 0; i < EACH; i++) {
+            const uint order = order_in_part(v[i]), at = begin + i * WG + lid;
+            if (order < (uint)(bound >> 32) || at >= n_values) continue;
+            const uint id = chosen[at / PART] * PART + at % PART;
+            if (id >= n) continue;
+            const ulong found = candidate(v[i], id);
+            if (order == BAD) {
+                atomic_min(first_bad, id);
+            } else if (found >= bound) {
+                const uint to = atomic_inc(n_listed);
+                if (to < LISTED) list[to] = found;
+            }
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return *n_listed;
+}
+
+/* Sorts list[0..n), n a power of two, in descending order. All work-items must call it. */
+static inline void sort_list(__local ulong *list, uint n) {
+    for (uint run = 2; run <= n; run *= 2) {
+        for (uint stride = run / 2; stride > 0; stride /= 2) {
             barrier(CLK_LOCAL_MEM_FENCE);
             for (uint p = get_local_id(0); p < n / 2; p += WG) {
-                const uint i = p / apart * 2 * apart + p % apart, j = i + apart;
+                const uint i = 2 * p - (p & (stride - 1)), j = i + stride;
                 const ulong a = list[i], b = list[j];
                 const bool down = (i & run) == 0;
                 if (down ? a < b : a > b) {
@@ -33,96 +132,53 @@ static inline void sort_from(__local ulong *list, uint n, uint sorted) {
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-/* Puts the candidates that may be among the best RETAINED into list, and zeros after them. Returns
- * the size of the list, a power of two. mine: the candidates of a work-item. */
-static inline uint list_best(__local ulong *list, __local uint *n, const ulong *mine) {
-    const uint lid = get_local_id(0);
-    ulong bound = 1;
-#if RETAINED <= WG
-    /* RETAINED work-items have a candidate that reaches this bound. */
-    ulong best = 0;
-    for (uint i = 0; i < EACH; i++) best = max(best, mine[i]);
-    list[lid] = best;
-    sort_from(list, WG, 1);
-    bound = max(list[RETAINED - 1], bound);
-#endif
-    if (lid == 0) *n = 0;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint i = 0; i < EACH; i++) {
-        if (mine[i] >= bound) list[atomic_inc(n)] = mine[i];
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    uint size = RETAINED;
-    while (size < *n) size *= 2;
-    for (uint i = *n + lid; i < size; i += WG) list[i] = 0;
-    return size;
-}
-
-/* Sorts the best of each work-group's CHUNK of a row [n] to list [row][group]. bad[row][group]: the
- * first id whose value is NaN or +Inf, else ~0. */
+/* Writes a row's result for the host: out[0] is the first id whose value is NaN or +Inf, else ~0;
+ * out[1] is unused; then come the values that find_maxima copied, an even number, then the k best.
+ * One work-group for each row; k is less than LISTED. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-sort_chunks(__global uchar *lists, ulong lists_at, __global uchar *bad, ulong bad_at,
-            __global const uchar *rows, ulong rows_at, uint n) {
-    __local ulong list[CHUNK];
-    __local uint first_bad, n_best;
-    const uint begin = get_group_id(0) * CHUNK, lid = get_local_id(0);
-    const ulong number = get_group_id(1) * get_num_groups(0) + get_group_id(0);
-    __global const float *row = (__global const float *)(rows + rows_at) + get_group_id(1) * n;
-    if (lid == 0) first_bad = ~0u;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    ulong mine[EACH];
-    for (uint i = 0; i < EACH; i++) {
-        const uint id = begin + i * WG + lid;
-        const float v = id < n ? row[id] : -INFINITY;
-        if (isnan(v) || v == INFINITY) atomic_min(&first_bad, id);
-        mine[i] = isfinite(v) ? candidate(v, id) : 0;
-    }
-    sort_from(list, list_best(list, &n_best, mine), 1);
-    __global ulong *to = (__global ulong *)(lists + lists_at) + number * RETAINED;
-    for (uint i = lid; i < RETAINED; i += WG) to[i] = list[i];
-    if (lid == 0) ((__global uint *)(bad + bad_at))[number] = first_bad;
-}
-
-/* Merges JOINED lists of a row into the first of them. `apart` is the stride of the lists. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-join_lists(__global uchar *lists_base, ulong lists_at, uint n_lists, uint apart) {
-    __global ulong *lists =
-        (__global ulong *)(lists_base + lists_at) + get_group_id(1) * n_lists * RETAINED;
-    __local ulong list[JOINED * RETAINED];
-    const uint first = get_group_id(0) * JOINED * apart;
-    for (uint i = get_local_id(0); i < JOINED * RETAINED; i += WG) {
-        const uint from = first + i / RETAINED * apart;
-        /* Reverses every other list: up and down in turn. */
-        const uint at = i / RETAINED % 2 ? RETAINED - 1 - i % RETAINED : i % RETAINED;
-        list[i] = from < n_lists ? lists[(ulong)from * RETAINED + at] : 0;
-    }
-    sort_from(list, JOINED * RETAINED, RETAINED);
-    for (uint i = get_local_id(0); i < RETAINED; i += WG)
-        lists[(ulong)first * RETAINED + i] = list[i];
-}
-
-/* Writes a row's result for the host: out[0] is the first bad id, out[1] is unused, then come the
- * values of the row's n_ids ids, an even number, then the k best. One work-group for each row. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-take_best(__global uchar *out_base, ulong out_at, __global const uchar *lists, ulong lists_at,
-          __global const uchar *bad, ulong bad_at, uint n_lists, __global const uchar *rows,
-          ulong rows_at, uint n, __global const uchar *ids, ulong ids_at, uint n_ids, uint k) {
+take_best(__global uchar *out_base, ulong out_at, __global const uchar *maxima, ulong maxima_at,
+          __global const uchar *rows, ulong rows_at, uint n, uint n_ids, uint k) {
+    __local ulong list[LISTED];
+    __local ushort chosen[MAX_PARTS];
+    __local uint counts[DIGITS][BASE];
+    __local uint n_chosen, n_listed, first_bad;
+    const uint lid = get_local_id(0), n_parts = (n + PART - 1) / PART;
     const ulong r = get_group_id(1);
+    __global const float *row = (__global const float *)(rows + rows_at) + r * n;
     __global uint *out = (__global uint *)(out_base + out_at) + r * (2 + n_ids + 2 * k);
-    __global const uint *row = (__global const uint *)(rows + rows_at) + r * n;
-    __local uint first_bad;
-    if (get_local_id(0) == 0) first_bad = ~0u;
+    __global const uint *of_parts = (__global const uint *)(maxima + maxima_at) + r * n_parts;
+    uint orders[MAX_PARTS / WG];
+    UNROLL for (uint i = 0; i < MAX_PARTS / WG; i++) {
+        const uint part = i * WG + lid;
+        const uint order = of_parts[min(part, n_parts - 1)];
+        orders[i] = part < n_parts ? order : 0;
+    }
+    for (uint i = lid; i < DIGITS * BASE; i += WG) counts[i / BASE][i % BASE] = 0;
+    if (lid == 0) {
+        n_chosen = 0;
+        first_bad = ~0u;
+    }
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint i = get_local_id(0); i < n_lists; i += WG) {
-        atomic_min(&first_bad, ((__global const uint *)(bad + bad_at))[r * n_lists + i]);
+
+    const uint least = max(find_bound(orders, k, counts), 1u);
+    UNROLL for (uint i = 0; i < MAX_PARTS / WG; i++) {
+        if (orders[i] >= least) chosen[atomic_inc(&n_chosen)] = i * WG + lid;
     }
-    for (uint i = get_local_id(0); i < n_ids; i += WG) {
-        out[2 + i] = row[((__global const uint *)(ids + ids_at))[r * n_ids + i]];
-    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    ulong bound = (ulong)least << 32;
+    const uint n_values = n_chosen * PART;
+    uint found;
+    do {
+        found = list_candidates(list, &n_listed, &first_bad, row, n, chosen, n_values, bound);
+        uint size = 1;
+        while (size < LISTED && (size < found || size < k)) size *= 2;
+        for (uint i = found + lid; i < size; i += WG) list[i] = 0;
+        sort_list(list, size);
+        /* If more reached the bound, those listed give a higher one: all candidates differ. */
+        bound = list[k - 1];
+    } while (found > LISTED);
     __global ulong *best = (__global ulong *)(out + 2 + n_ids);
-    for (uint i = get_local_id(0); i < k; i += WG) {
-        best[i] = ((__global const ulong *)(lists + lists_at))[r * n_lists * RETAINED + i];
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (get_local_id(0) == 0) out[0] = first_bad;
+    for (uint i = lid; i < k; i += WG) best[i] = list[i];
+    if (lid == 0) out[0] = first_bad;
 }
