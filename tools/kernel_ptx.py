@@ -60,6 +60,10 @@ def list_variants():
                                       (64, 1, 1, " -DWINDOW=1 -DSOFTCAP=1"), (128, 1, 1, " -DWINDOW=1")):
         options = f"-DDIM={dim} -DWARPS=4 -DK_TYPE={k_type} -DV_TYPE={v_type}{more}"  # f16, q8_0, q4_0
         variants.append(("attention_mma", options, 80))
+    for dim, queries, k_type, v_type, more in ((64, 4, 1, 1, ""), (64, 8, 1, 1, ""), (128, 8, 1, 1, ""), (64, 4, 7, 5, ""),
+                                               (128, 4, 7, 7, ""), (128, 8, 5, 5, ""), (64, 4, 1, 1, " -DWINDOW=1 -DSOFTCAP=1")):
+        options = f"-DDIM={dim} -DQUERIES={queries} -DWARPS=6 -DK_TYPE={k_type} -DV_TYPE={v_type}{more}"
+        variants.append(("attention_rows", options, 80))
     for dtype in ("f32", "f16", "bf16"):
         for rows in (1, 4, 8):
             options = f"-DWTYPE=WEIGHT_{dtype} -DINT_DOT=0 -DLANES=32 -DTEAMS=4 -DTEAM_ROWS=2 -DX_ROWS={rows}"

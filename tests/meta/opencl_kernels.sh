@@ -30,7 +30,7 @@ check() {
 check "$(echo *.cl)" -cl-std=CL1.2
 
 # What only some models have.
-check "attention.cl attention_mma.cl" -cl-std=CL1.2 -DWINDOW=1 -DSOFTCAP=1
+check "attention.cl attention_mma.cl attention_rows.cl" -cl-std=CL1.2 -DWINDOW=1 -DSOFTCAP=1
 check token.cl -cl-std=CL1.2 -DWINDOW=1 -DQK_NORM=1 -DGELU=1
 
 # What NVIDIA's compiler alone takes: PTX, in a language that has `asm`.
@@ -39,7 +39,7 @@ for set in 32 64 128 256 512 4096 8192 16384 32768 65536 127968; do # bits of ag
         -DPAIR_TYPES=$set -DROW_TYPES=$set -DLONG_TYPES=$set -DLOGIT_TYPES=$set
 done
 
-compile nvptx64 "matmul_mma.cl attention_mma.cl pack.cl" -cl-std=CL1.2 -cl-ext=+cl_khr_fp16 -D__NV_CL_C_VERSION=300 -Dasm=__asm__
+compile nvptx64 "matmul_mma.cl attention_mma.cl attention_rows.cl pack.cl" -cl-std=CL1.2 -cl-ext=+cl_khr_fp16 -D__NV_CL_C_VERSION=300 -Dasm=__asm__
 
 # What types of weights have of their own.
 for type in q4_1 q8_0 iq4_nl mxfp4 q5_0 q5_1 q4_k q5_k q6_k q2_k q3_k; do

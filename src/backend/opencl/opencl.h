@@ -66,7 +66,7 @@ struct ag_cl_backend {
     } scratch;
     struct {
         cl_mem mem; /* owned; NULL before first use */
-        size_t n;   /* zeros: finished work-groups of tiles that share k (ops_matmul_mma.c) */
+        size_t n;   /* zeros: finished work-groups that share a tile of a product or a KV head */
     } tile_counts;
     struct {
         cl_mem mem; /* owned; NULL before first use */

@@ -20,6 +20,9 @@ static inline size_t ag_cl_items(size_t n, size_t group) { return (n + group - 1
  * It grows to the largest request. Borrowed until the next call. */
 ag_status ag_cl_need_scratch(ag_cl_backend *cl, size_t bytes, cl_mem *out);
 
+/* Makes cl->tile_counts hold n zeros. Kernels leave zeros. */
+ag_status ag_cl_need_counts(ag_cl_backend *cl, size_t n);
+
 /* Returns host memory for tables of several sequences, like ag_cl_need_scratch(). */
 ag_status ag_cl_need_joined(ag_cl_backend *cl, size_t bytes, unsigned char **out);
 
@@ -128,13 +131,31 @@ ag_status ag_cl_kv_rerotate(ag_backend *b, const ag_kv_rerotate *how);
 ag_status ag_cl_key_scores(ag_backend *b, const ag_kv_view *kv, float *scores, size_t stride);
 
 /* ops_attention.c */
-/* Returns whether one launch can read or write rows of both sequences in one pass: those of b are
- * next to those of a, and their caches have equal types and sizes. */
-bool ag_cl_are_joinable(const ag_attention_seq *a, const ag_attention_seq *b);
 ag_status ag_cl_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
                           const ag_attention_seq *seqs, size_t n_seqs,
                           const ag_attention_params *params);
 bool ag_cl_keeps_scores(const ag_backend *b, size_t head_dim);
+
+/* ops_attention_rows.c */
+/* Returns whether one launch can read or write rows of both sequences in one pass: those of b are
+ * next to those of a, and their caches have equal types and sizes. */
+bool ag_cl_are_joinable(const ag_attention_seq *a, const ag_attention_seq *b);
+/* Returns the number of sequences at the start of seqs that one launch can serve. */
+size_t ag_cl_count_joinable(const ag_attention_seq *seqs, size_t n);
+/* Writes n sequences of one row each as one of n rows, whose cache has the KV heads of all. Its
+ * arrays are valid until the next call: n_slots [n][heads], then visible_until [n], then [n] first
+ * positions, to which visible_from points if there are windows. */
+ag_status ag_cl_join_sequences(ag_cl_backend *cl, const ag_attention_seq *seqs, size_t n,
+                               ag_attention_seq *out);
+/* Returns whether kernels for warps can read a cache with heads of dim values. */
+bool ag_cl_cache_fits_warps(const ag_kv_view *kv, size_t dim);
+/* Returns whether ag_cl_attend_rows() can serve the sequence. */
+bool ag_cl_fits_attend_rows(const ag_cl_backend *cl, const ag_tensor *out, const ag_tensor *q,
+                            const ag_attention_seq *seq, const ag_attention_params *params);
+/* Attends to n joinable sequences of one row each in one launch. */
+ag_status ag_cl_attend_rows(ag_cl_backend *cl, const ag_tensor *out, const ag_tensor *q,
+                            const ag_attention_seq *seqs, size_t n,
+                            const ag_attention_params *params);
 
 /* ops_top_k.c */
 ag_status ag_cl_top_k(ag_backend *b, const ag_tensor *rows, ag_top_k *const tops[]);

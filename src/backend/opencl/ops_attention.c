@@ -13,7 +13,7 @@
 #include <string.h>
 
 static const char file[] = "attention.cl", mma_file[] = "attention_mma.cl";
-enum { MMA_WARPS = 4, MMA_QUERIES = 16 * MMA_WARPS, MMA_WG = 32 * MMA_WARPS, MMA_MAX_DIM = 128 };
+enum { MMA_WARPS = 4, MMA_QUERIES = 16 * MMA_WARPS, MMA_WG = 32 * MMA_WARPS };
 /* Minima of a span, if there are groups for all compute units or few blocks. */
 enum { MMA_MIN_BLOCKS = 8, MANY_MIN_BLOCKS = 4 };
 enum { CPU_WG = 64, MOST_DIM = 256 };
@@ -78,20 +78,13 @@ static void layout_work(work *w) {
     if (w->seq->scores) w->bytes += pages(w->kv->n_kv_heads * w->n_slots * sizeof(float) + 1);
 }
 
-static bool is_mma_type(ag_dtype type, size_t dim) {
-    return type == AG_F16 ||
-           ((type == AG_Q8_0 || type == AG_Q4_0) && dim % ag_dtype_block(type) == 0);
-}
-
 /* Returns whether tensor cores are used: for enough queries, if there are no sinks, and if no
  * attention weights are needed, which would be computed from scores that were rounded otherwise. */
 static bool fits_mma(const work *w) {
     const bool is_scored = w->seq->scores || w->seq->device_scores;
     return w->cl->mma && !w->many && w->cl->device.max_group >= MMA_WG && !is_scored &&
-           !w->params->sinks && w->dim % 16 == 0 && w->dim <= MMA_MAX_DIM &&
-           w->q->offset % 16 == 0 && w->out->offset % 8 == 0 &&
-           w->seq->n_rows * w->group >= MMA_QUERIES / 2 && is_mma_type(w->kv->k_type, w->dim) &&
-           is_mma_type(w->kv->v_type, w->dim);
+           !w->params->sinks && w->q->offset % 16 == 0 && w->out->offset % 8 == 0 &&
+           w->seq->n_rows * w->group >= MMA_QUERIES / 2 && ag_cl_cache_fits_warps(w->kv, w->dim);
 }
 
 static ag_status choose_sizes(work *w) {
@@ -295,82 +288,11 @@ static work work_of(ag_cl_backend *cl, ag_tensor *out, const ag_tensor *q,
 
 /* ---- several sequences of one row ---- */
 
-static bool is_single(const ag_attention_seq *s) {
-    return s->n_rows == 1 && !s->scores && !s->device_scores;
-}
-
-bool ag_cl_are_joinable(const ag_attention_seq *a, const ag_attention_seq *b) {
-    const ag_kv_view *x = &a->kv, *y = &b->kv;
-    return b->row0 == a->row0 + a->n_rows && x->k_type == y->k_type && x->v_type == y->v_type &&
-           x->n_kv_heads == y->n_kv_heads && x->v_offset == y->v_offset &&
-           x->p_offset == y->p_offset;
-}
-
-/* Returns the number of sequences at the start of seqs that one launch can serve. */
-static size_t count_joinable(const ag_attention_seq *seqs, size_t n) {
-    size_t i = 1;
-    while (i < n && is_single(&seqs[0]) && is_single(&seqs[i]) &&
-           ag_cl_are_joinable(&seqs[i - 1], &seqs[i]) &&
-           !seqs[0].visible_from == !seqs[i].visible_from) {
-        i++;
-    }
-    return i;
-}
-
-/* The caches of n sequences as one, with the heads of each after one another. */
-typedef struct joined {
-    ag_kv_block *blocks; /* [n][heads][n_blocks] */
-    uint32_t *slots;     /* [n][heads] */
-    uint32_t *until, *from;
-} joined;
-
-static ag_status reserve_joined(ag_cl_backend *cl, size_t n, size_t heads, size_t n_blocks,
-                                joined *out) {
-    const size_t blocks = n * heads * n_blocks * sizeof *out->blocks;
-    unsigned char *memory;
-    AG_TRY(ag_cl_need_joined(cl, blocks + (n * heads + 2 * n) * sizeof(uint32_t), &memory));
-    out->blocks = (ag_kv_block *)(void *)memory;
-    out->slots = (uint32_t *)(void *)(memory + blocks);
-    out->until = out->slots + n * heads;
-    out->from = out->until + n;
-    return AG_OK;
-}
-
-static void join_sequence(joined *to, const ag_attention_seq *s, size_t i, size_t n_blocks) {
-    const ag_kv_view *kv = &s->kv;
-    for (size_t h = 0; h < kv->n_kv_heads; h++) {
-        const size_t row = i * kv->n_kv_heads + h;
-        const size_t used = ag_kv_blocks_for(kv->n_slots[h]);
-        ag_kv_block *blocks = to->blocks + row * n_blocks;
-        memset(blocks, 0, n_blocks * sizeof *blocks);
-        memcpy(blocks, ag_kv_view_block(kv, h, 0), used * sizeof *blocks);
-        to->slots[row] = kv->n_slots[h];
-    }
-    to->until[i] = s->visible_until[0];
-    to->from[i] = s->visible_from ? s->visible_from[0] : 0;
-}
-
 /* Attends to n sequences of one row in one launch. *taken false: their results need too much
  * memory. */
 static ag_status attend_many(work *w, const ag_attention_seq *seqs, size_t n, bool *taken) {
-    ag_attention_seq seq = seqs[0];
-    const size_t heads = seq.kv.n_kv_heads;
-    uint32_t max_slots = 0;
-    joined all = {0};
-    for (size_t i = 0; i < n; i++) {
-        const uint32_t slots = ag_kv_view_max_slots(&seqs[i].kv);
-        if (slots > max_slots) max_slots = slots;
-    }
-    const uint32_t n_blocks = ag_kv_blocks_for(max_slots);
-    AG_TRY(reserve_joined(w->cl, n, heads, n_blocks, &all));
-    for (size_t i = 0; i < n; i++) join_sequence(&all, &seqs[i], i, n_blocks);
-    seq.n_rows = n;
-    seq.visible_until = all.until;
-    seq.visible_from = seq.visible_from ? all.from : NULL;
-    seq.kv.blocks = all.blocks;
-    seq.kv.blocks_per_head = n_blocks;
-    seq.kv.n_slots = all.slots;
-    seq.kv.n_kv_heads = (uint32_t)(n * heads);
+    ag_attention_seq seq;
+    AG_TRY(ag_cl_join_sequences(w->cl, seqs, n, &seq));
     w->many = true;
     w->seq = &seq;
     w->kv = &seq.kv;
@@ -388,7 +310,11 @@ ag_status ag_cl_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
     }
     for (size_t i = 0, n; i < n_seqs && q->shape.dim[1]; i += n) {
         bool taken = false;
-        n = count_joinable(&seqs[i], n_seqs - i);
+        n = ag_cl_count_joinable(&seqs[i], n_seqs - i);
+        if (ag_cl_fits_attend_rows(cl, out, q, &seqs[i], params)) {
+            AG_TRY(ag_cl_attend_rows(cl, out, q, &seqs[i], n, params));
+            continue;
+        }
         work w = work_of(cl, out, q, &seqs[i], params);
         if (n > 1) AG_TRY(attend_many(&w, &seqs[i], n, &taken));
         for (size_t k = i; k < i + n && !taken; k++) {

@@ -57,27 +57,6 @@ static size_t parts_bytes(const tiling *t) {
     return t->n_splits > 1 ? tiles * t->tile_m * TILE_N * sizeof(float) : 0;
 }
 
-/* Makes cl->tile_counts hold n zeros. Kernels leave zeros. */
-static ag_status need_counts(ag_cl_backend *cl, size_t n) {
-    enum { MIN_COUNTS = 4096 };
-    const cl_uint zero = 0;
-    if (n <= cl->tile_counts.n) return AG_OK;
-    const size_t cap = n < MIN_COUNTS ? MIN_COUNTS : 2 * n, bytes = cap * sizeof zero;
-    cl_int code;
-    cl_mem mem = cl->api.clCreateBuffer(cl->context, CL_MEM_READ_WRITE, bytes, NULL, &code);
-    if (code != CL_SUCCESS)
-        return ag_cl_fail(cl, &cl->base.err, code, "%zu bytes of counts", bytes);
-    code = cl->api.clEnqueueFillBuffer(cl->queue, mem, &zero, sizeof zero, 0, bytes, 0, NULL, NULL);
-    if (code != CL_SUCCESS) {
-        ag_cl_release_mem(cl, mem);
-        return ag_cl_fail(cl, &cl->base.err, code, "clearing counts");
-    }
-    if (cl->tile_counts.mem) ag_cl_release_mem(cl, cl->tile_counts.mem);
-    cl->tile_counts.mem = mem;
-    cl->tile_counts.n = cap;
-    return AG_OK;
-}
-
 static void write_options(char *out, size_t cap, ag_dtype type, const tiling *t) {
     snprintf(out, cap, "-DWTYPE=WEIGHT_%s -DTILE_M=%zu -DSTAGES=%u", ag_dtype_name(type), t->tile_m,
              t->stages);
@@ -135,7 +114,7 @@ ag_status ag_cl_mma(ag_cl_backend *cl, ag_tensor *const y[], const ag_tensor *x,
     }
     cl_mem scratch;
     AG_TRY(ag_cl_need_scratch(cl, bytes, &scratch));
-    AG_TRY(need_counts(cl, tiles));
+    AG_TRY(ag_cl_need_counts(cl, tiles));
     for (size_t i = 0, run; i < n; i += run) {
         run = equal_types(w + i, n - i);
         const tiling t = tiling_for(cl, x, w + i, run);

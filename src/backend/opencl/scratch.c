@@ -23,6 +23,26 @@ ag_status ag_cl_need_scratch(ag_cl_backend *cl, size_t bytes, cl_mem *out) {
     return AG_OK;
 }
 
+ag_status ag_cl_need_counts(ag_cl_backend *cl, size_t n) {
+    enum { MIN_COUNTS = 4096 };
+    const cl_uint zero = 0;
+    if (n <= cl->tile_counts.n) return AG_OK;
+    const size_t cap = n < MIN_COUNTS ? MIN_COUNTS : 2 * n, bytes = cap * sizeof zero;
+    cl_int code;
+    cl_mem mem = cl->api.clCreateBuffer(cl->context, CL_MEM_READ_WRITE, bytes, NULL, &code);
+    if (code != CL_SUCCESS)
+        return ag_cl_fail(cl, &cl->base.err, code, "%zu bytes of counts", bytes);
+    code = cl->api.clEnqueueFillBuffer(cl->queue, mem, &zero, sizeof zero, 0, bytes, 0, NULL, NULL);
+    if (code != CL_SUCCESS) {
+        ag_cl_release_mem(cl, mem);
+        return ag_cl_fail(cl, &cl->base.err, code, "clearing counts");
+    }
+    if (cl->tile_counts.mem) ag_cl_release_mem(cl, cl->tile_counts.mem);
+    cl->tile_counts.mem = mem;
+    cl->tile_counts.n = cap;
+    return AG_OK;
+}
+
 ag_status ag_cl_need_joined(ag_cl_backend *cl, size_t bytes, unsigned char **out) {
     if (bytes > cl->joined.bytes) {
         unsigned char *grown = ag_malloc(2 * bytes);

@@ -9,6 +9,7 @@
  * queries g and g + 8 with slots 8 j + 2 t and 8 j + 2 t + 1. */
 #include "attention_params.cl"
 #include "kv_load.cl"
+#include "warp.cl"
 
 #ifndef DIM
 #define DIM 64 /* values of a head: a multiple of 16, at most 128 */
@@ -29,7 +30,7 @@
 #define SOFTCAP 0
 #endif
 #define UNROLL _Pragma("unroll")
-enum { WARP = 32, GROUP = WARP * WARPS, QUERIES = 16 * WARPS, SLOTS = DIM > 64 ? 32 : 64 };
+enum { GROUP = WARP * WARPS, QUERIES = 16 * WARPS, SLOTS = DIM > 64 ? 32 : 64 };
 /* The stride of rows spreads eight of them over all banks. */
 enum { PITCH = DIM * 2 + 16, PIECES = DIM / 8, TILE_BYTES = SLOTS * PITCH };
 enum { STAGE_BYTES = 2 * TILE_BYTES, SLOT_TILES = SLOTS / 8, DIM_TILES = DIM / 8 };
@@ -116,14 +117,6 @@ static inline uint pair_of(float low, float high) {
     return out;
 }
 
-static inline float from_lane(float v, uint mask) {
-    uint out;
-    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;"
-                 : "=r"(out)
-                 : "r"(as_uint(v)), "r"(mask));
-    return as_float(out);
-}
-
 /* The operands of the warp's queries. */
 typedef struct queries {
     uint4 q[DIM / 16];
@@ -165,16 +158,6 @@ static inline void add_values(float o[DIM_TILES][4], float p[SLOT_TILES][4],
         }
     }
 }
-
-/* Returns the maximum, or the sum, over the four lanes that share a query. */
-static inline float max_of_query(float v, __local float *scratch) {
-    v = fmax(v, from_lane(v, 1));
-    return fmax(v, from_lane(v, 2));
-}
-static inline float sum_of_query(float v, __local float *scratch) {
-    v += from_lane(v, 1);
-    return v + from_lane(v, 2);
-}
 #else
 /* The same steps without matrix instructions. */
 typedef struct queries {
@@ -215,26 +198,19 @@ static inline void add_values(float o[DIM_TILES][4], __local const float *p,
         }
     }
 }
-
-static inline float max_of_query(float v, __local float *scratch) {
-    const uint lid = get_local_id(0), first = lid / 4 * 4;
-    scratch[lid] = v;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint i = 0; i < 4; i++) v = fmax(v, scratch[first + i]);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    return v;
-}
-static inline float sum_of_query(float v, __local float *scratch) {
-    const uint lid = get_local_id(0), first = lid / 4 * 4;
-    scratch[lid] = v;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    v = scratch[first] + scratch[first + 1] + (scratch[first + 2] + scratch[first + 3]);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    return v;
-}
 #endif
 
 /* ---- softmax ---- */
+
+/* Returns the maximum, or the sum, over the four lanes that share a query. */
+static inline float max_of_query(float v, __local float *scratch) {
+    v = fmax(v, from_lane(v, 1, scratch));
+    return fmax(v, from_lane(v, 2, scratch));
+}
+static inline float sum_of_query(float v, __local float *scratch) {
+    v += from_lane(v, 1, scratch);
+    return v + from_lane(v, 2, scratch);
+}
 
 /* A lane's two queries. Scores are in units of log2(e). */
 typedef struct running {

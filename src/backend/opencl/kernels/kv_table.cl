@@ -15,10 +15,12 @@ enum { KV_BLOCK = 128 };
         __global uchar *blocks12, __global uchar *blocks13, __global uchar *blocks14, \
         __global uchar *blocks15, __global const uchar *table, ulong table_at, uint table_row
 
-#define BLOCK_AT(row, block)                                                                  \
+#define ENTRY_AT(row, block) \
+    ((__global const ulong *)(table + table_at))[(ulong)(row)*table_row + (block)]
+#define BLOCK_OF(entry)                                                                       \
     block_of(blocks0, blocks1, blocks2, blocks3, blocks4, blocks5, blocks6, blocks7, blocks8, \
-             blocks9, blocks10, blocks11, blocks12, blocks13, blocks14, blocks15,             \
-             ((__global const ulong *)(table + table_at))[(ulong)(row)*table_row + (block)])
+             blocks9, blocks10, blocks11, blocks12, blocks13, blocks14, blocks15, entry)
+#define BLOCK_AT(row, block) BLOCK_OF(ENTRY_AT(row, block))
 
 static inline __global uchar *one_of_four(uint n, __global uchar *a, __global uchar *b,
                                           __global uchar *c, __global uchar *d) {

@@ -15,6 +15,7 @@
  * With n_splits > 1, work-groups compute parts of k of the same tile. Each stores its sums, and the
  * last one to finish adds them in the order of k. */
 #include "types.cl"
+#include "warp.cl"
 #include "weights.cl"
 
 #ifndef TILE_M
@@ -23,7 +24,7 @@
 #ifndef STAGES
 #define STAGES 2
 #endif
-enum { TILE_N = 128, GROUP = 128, WARP = 32, STEP = 64, TILES_M = TILE_M / 16, TILES_N = 4 };
+enum { TILE_N = 128, GROUP = 128, STEP = 64, TILES_M = TILE_M / 16, TILES_N = 4 };
 #define UNROLL _Pragma("unroll")
 
 /* ---- sizes of a stage in local memory ---- */
@@ -378,15 +379,6 @@ static inline void multiply_block(float c[TILES_M][TILES_N][4], __local const uc
 
 /* ---- partial sums of work-groups that share a tile ---- */
 
-/* Orders this work-item's accesses to global memory for all work-groups. */
-static inline void fence_device(void) {
-#ifdef __NV_CL_C_VERSION
-    asm volatile("fence.acq_rel.gpu;" ::: "memory");
-#else
-    mem_fence(CLK_GLOBAL_MEM_FENCE);
-#endif
-}
-
 static inline float4 load_sums(volatile __global const float4 *p) {
 #ifdef __NV_CL_C_VERSION
     float4 v;
@@ -411,15 +403,7 @@ static inline bool join_splits(float c[TILES_M][TILES_N][4], __global float4 *pa
     UNROLL for (uint i = 0; i < TILES_M; i++) UNROLL for (uint j = 0; j < TILES_N; j++) {
         mine[(i * TILES_N + j) * GROUP] = (float4)(c[i][j][0], c[i][j][1], c[i][j][2], c[i][j][3]);
     }
-    fence_device();
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    if (lid == 0) {
-        *finished = atomic_inc(count) + 1;
-        if (*finished == n_splits) *count = 0;
-    }
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    if (*finished != n_splits) return false;
-    fence_device();
+    if (!is_last_group(count, n_splits, finished)) return false;
     /* Loads of a row of tiles and of several parts are in flight together. */
     UNROLL for (uint i = 0; i < TILES_M; i++) {
         float4 sums[TILES_N] = {0, 0, 0, 0};
