@@ -358,6 +358,7 @@ void ag_model_destroy(ag_model *m) {
     ag_free(m->sequences);
     ag_free(m->growth);
     ag_buffer_release(&m->logit_rows_owner);
+    ag_free(m->logit_row_users);
     ag_free(m->views);
     ag_model_weights_release(&m->weights);
     ag_embedding_close(&m->embedding);

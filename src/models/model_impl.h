@@ -39,6 +39,9 @@ struct ag_model {
     ag_kv_growth *growth;   /* owned; same number: growth of their caches */
     ag_tensor logit_rows;   /* rows of logits; NULL buffer until first use */
     ag_buffer *logit_rows_owner;
+    /* Owned; [rows of logit_rows]: the last session whose logits were kept in the row. NULL: none.
+     */
+    struct ag_session **logit_row_users;
     /* Owned; [program->n_attend]: caches of ag_model_device_step(). NULL: the backend cannot run
      * the program as a whole. */
     ag_kv_view *views;

@@ -15,8 +15,9 @@ bool ag_session_chooses_on_device(const ag_session *s) {
 ag_status ag_session_fetch_logits(ag_session *s, ag_error *err) {
     s->logits.top.known = false;
     if (s->logits.location != AG_LOGITS_ON_DEVICE) return AG_OK;
-    ag_status st = ag_buffer_download(s->logits.copied, s->logits.owner, 0,
-                                      ag_tensor_bytes(&s->logits.row), err);
+    const ag_tensor *from = &s->logits.on_device;
+    ag_status st = ag_buffer_download(s->logits.copied, from->buffer, from->offset,
+                                      ag_tensor_bytes(from), err);
     s->logits.location = st == AG_OK ? AG_LOGITS_ON_HOST : AG_LOGITS_ABSENT;
     return st;
 }
@@ -50,7 +51,7 @@ static ag_status choose_from_top(ag_session *s, ag_sampler *sampler, bool *enoug
     if (!is_known_top(top, &request)) {
         ag_backend *be = s->model->backend;
         ag_top_k *const tops[] = {&request};
-        AG_TRY(ag_take_error(be, ag_find_top_k(be, &s->logits.row, tops), err));
+        AG_TRY(ag_take_error(be, ag_find_top_k(be, &s->logits.on_device, tops), err));
         top = &request;
     }
     const ag_top_logits logits = {.best_ids = top->best_ids,

@@ -227,6 +227,7 @@ ag_status ag_session_create(ag_model *model, const ag_session_params *params, ag
 
 void ag_session_destroy(ag_session *s) {
     if (!s) return;
+    ag_session_leave_logit_rows(s);
     ag_cache_manager_destroy(s->manager);
     ag_kv_cache_destroy(s->cache);
     ag_layer_state_destroy(s->state);

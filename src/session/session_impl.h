@@ -16,7 +16,7 @@
 /* Location of the logits that follow the newest token. */
 typedef enum ag_logits_location {
     AG_LOGITS_ABSENT,    /* no token yet, or none were requested */
-    AG_LOGITS_ON_DEVICE, /* in `row` only */
+    AG_LOGITS_ON_DEVICE, /* in `on_device` only */
     AG_LOGITS_ON_HOST,   /* in `host` */
 } ag_logits_location;
 
@@ -35,8 +35,9 @@ struct ag_session {
         ag_logits_location location;
         ag_tensor row; /* [1, n_vocab] in the backend's memory */
         ag_buffer *owner;
-        float *host;   /* the caller's logits: row itself, or `copied` */
-        float *copied; /* owned; NULL if the host can read the backend's memory */
+        ag_tensor on_device; /* `row` or a row of the model's logit_rows */
+        float *host;         /* the caller's logits: row itself, or `copied` */
+        float *copied;       /* owned; NULL if the host can read the backend's memory */
         /* Top-k query for the next row and, if top.known, its result for the row on the device. */
         ag_top_k top;
         int32_t top_ids[AG_TOP_K_IDS];
@@ -74,6 +75,8 @@ size_t ag_draft_tables_bytes(const ag_session_params *params);
 ag_status ag_session_reserve_rows(ag_session *s, uint32_t n_rows, ag_error *err);
 /* step_logits.c. Allocates the model's rows of logits unless they exist. */
 ag_status ag_session_make_logit_rows(ag_session *s, ag_error *err);
+/* Removes a session that is destroyed from the users of the model's rows. */
+void ag_session_leave_logit_rows(const ag_session *s);
 /* step.c. Checks that n more tokens fit and are in the vocabulary. */
 ag_status ag_session_check_ids(const ag_session *s, const int32_t *ids, size_t n, ag_error *err);
 /* Returns how many tokens a step of AG_PHASE_VERIFY may feed so that each row has the same bits as

@@ -117,6 +117,7 @@ static ag_status device_step(const ag_step_item *item, ag_sequence *seq, bool *d
                                 top, done, err));
     if (!*done) return AG_OK;
     s->logits.location = on_device ? AG_LOGITS_ON_DEVICE : AG_LOGITS_ON_HOST;
+    s->logits.on_device = s->logits.row;
     return s->logits.copied ? AG_OK : ag_buffer_sync(s->logits.owner, err);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "session/session_impl.h"
 
+#include "core/alloc.h"
 #include "core/backend_ops.h"
 #include "core/fail.h"
 
@@ -87,8 +88,37 @@ ag_status ag_session_make_logit_rows(ag_session *s, ag_error *err) {
     ag_model *m = s->model;
     const size_t n = max_rows(m->backend);
     if (m->logit_rows_owner) return AG_OK;
+    if (!m->logit_row_users) m->logit_row_users = ag_calloc(n, sizeof(ag_session *));
+    if (!m->logit_row_users) return AG_FAIL(err, NOMEM, "users of %zu rows of logits", n);
     return ag_tensor_alloc(&m->logit_rows, &m->logit_rows_owner, ag_backend_memory(m->backend),
                            AG_USAGE_SCRATCH, AG_F32, ag_shape_2d(n, m->info.n_vocab), err);
+}
+
+void ag_session_leave_logit_rows(const ag_session *s) {
+    const ag_model *m = s->model;
+    const size_t n = m->logit_rows_owner ? ag_shape_rows(&m->logit_rows.shape) : 0;
+    for (size_t i = 0; i < n; i++)
+        if (m->logit_row_users[i] == s) m->logit_row_users[i] = NULL;
+}
+
+/* Copies logits that are only in the model's first n rows to their sessions' own rows. */
+static ag_status free_rows(const ag_model *m, size_t n, ag_error *err) {
+    for (size_t i = 0; i < n; i++) {
+        ag_session *s = m->logit_row_users[i];
+        ag_tensor row;
+        AG_TRY(ag_tensor_rows(&row, &m->logit_rows, i, 1, err));
+        const bool is_used = s && s->logits.location == AG_LOGITS_ON_DEVICE &&
+                             s->logits.on_device.buffer == row.buffer &&
+                             s->logits.on_device.offset == row.offset;
+        if (is_used) {
+            AG_TRY(ag_take_error(
+                m->backend, ag_copy_slice(m->backend, &s->logits.row, 0, &row, 0, m->info.n_vocab),
+                err));
+            s->logits.on_device = s->logits.row;
+        }
+        m->logit_row_users[i] = NULL;
+    }
+    return AG_OK;
 }
 
 /* Returns whether the device keeps the item's logits, since only a sampler needs them. */
@@ -124,11 +154,8 @@ static ag_status store_row(ag_model *m, const output_row *r, size_t row, ag_erro
     if (r->item->logits == AG_LOGITS_ALL) s->logits.top.known = false;
     s->logits.location = AG_LOGITS_ABSENT;
     if (stays_on_device(r->item)) {
-        ag_tensor from;
-        AG_TRY(ag_tensor_rows(&from, &m->logit_rows, row, 1, err));
-        AG_TRY(ag_take_error(
-            m->backend, ag_copy_slice(m->backend, &s->logits.row, 0, &from, 0, m->info.n_vocab),
-            err));
+        AG_TRY(ag_tensor_rows(&s->logits.on_device, &m->logit_rows, row, 1, err));
+        m->logit_row_users[row] = s;
         s->logits.location = AG_LOGITS_ON_DEVICE;
     } else {
         AG_TRY(ag_buffer_download(s->logits.host, m->logit_rows_owner, row * bytes, bytes, err));
@@ -153,6 +180,7 @@ static ag_status compute_group(ag_model *m, const output_row *outputs, const siz
     const bool adjacent = rows[n - 1] - rows[0] == n - 1;
     ag_tensor logits;
     AG_TRY(ag_tensor_rows(&logits, &m->logit_rows, 0, n, err));
+    AG_TRY(free_rows(m, n, err));
     if (!adjacent) AG_TRY(gather_rows(m, rows, n, err));
     const ag_tensor *hidden = adjacent ? &m->hidden : &m->stream;
     AG_TRY(ag_model_logits(m, hidden, adjacent ? rows[0] : 0, n, &logits, err));
@@ -192,6 +220,7 @@ ag_status ag_step_compute_row(const ag_step_item *item, const ag_sequence *seq, 
     AG_TRY(ag_model_logits(s->model, &s->model->hidden, ag_sequence_result(seq, item->n - 1), 1,
                            &s->logits.row, err));
     s->logits.location = s->logits.copied ? AG_LOGITS_ON_DEVICE : AG_LOGITS_ON_HOST;
+    s->logits.on_device = s->logits.row;
     if (!s->logits.copied) AG_TRY(ag_buffer_sync(s->logits.owner, err));
     return stays_on_device(item) ? AG_OK : ag_session_fetch_logits(s, err);
 }

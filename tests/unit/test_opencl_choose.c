@@ -262,6 +262,55 @@ static void steps_choose_for_all_sessions_in_one_query(void **state) {
     assert_memory_equal(from_top, from_rows, sizeof from_rows);
 }
 
+/* Feeds a token to n sessions. sampler NULL: their logits are copied to the host. */
+static void step_of(ag_session *const sessions[], size_t n, int32_t token, ag_sampler *sampler) {
+    ag_step_item items[SESSIONS];
+    int32_t ids[SESSIONS], chosen;
+    ag_error err;
+    for (size_t i = 0; i < n; i++) {
+        ids[i] = token + (int32_t)i;
+        items[i] = (ag_step_item){.session = sessions[i],
+                                  .ids = &ids[i],
+                                  .n = 1,
+                                  .phase = AG_PHASE_DECODE,
+                                  .logits = AG_LOGITS_LAST,
+                                  .sampler = sampler,
+                                  .chosen = sampler ? &chosen : NULL};
+    }
+    must(ag_session_step(items, n, &err), &err);
+}
+
+static void logits_outlast_steps_of_other_sessions(void **state) {
+    (void)state;
+    enum { N = 6 };
+    const size_t bytes = ag_model_get_info(model)->n_vocab * sizeof(float);
+    ag_session *sessions[N], *others[N];
+    ag_sampler *sampler = sampler_of(0);
+    unsigned char *expected = malloc(N * bytes);
+    ag_error err;
+    assert_non_null(expected);
+    for (size_t i = 0; i < N; i++) {
+        sessions[i] = open_session();
+        others[i] = open_session();
+    }
+    step_of(others, N, 7, NULL);
+    for (size_t i = 0; i < N; i++)
+        memcpy(expected + i * bytes, ag_session_logits(others[i]), bytes);
+    step_of(sessions, N, 7, sampler);
+    assert_null(ag_session_logits(sessions[0])); /* on the device */
+    ag_session_destroy(sessions[2]);
+    step_of(others, N - 1, 30, sampler);
+    for (size_t i = 0; i < N; i++) {
+        if (i == 2) continue;
+        must(ag_session_fetch_logits(sessions[i], &err), &err);
+        assert_memory_equal(ag_session_logits(sessions[i]), expected + i * bytes, bytes);
+        ag_session_destroy(sessions[i]);
+    }
+    for (size_t i = 0; i < N; i++) ag_session_destroy(others[i]);
+    ag_sampler_destroy(sampler);
+    free(expected);
+}
+
 int main(void) {
     ag_backend_params params = {.time_launches = true};
     ag_error err;
@@ -277,6 +326,7 @@ int main(void) {
         cmocka_unit_test(steps_choose_for_all_sessions_in_one_query),
         cmocka_unit_test(generated_tokens_are_those_of_whole_rows),
         cmocka_unit_test(device_logits_follow_the_session_state),
+        cmocka_unit_test(logits_outlast_steps_of_other_sessions),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     ag_model_destroy(model);
