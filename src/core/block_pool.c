@@ -153,6 +153,7 @@ ag_kv_block ag_block_pool_take_free(ag_block_pool *p, uint32_t holders) {
     remove_bit(a->free, i);
     remove_bit(a->stale, i);
     a->holders[i] = holders;
+    p->n_shared += holders > 1;
     a->n_live++;
     p->n_free--;
     ag_buffer_commit(a->buffer, p->block_bytes);
@@ -166,16 +167,17 @@ ag_status ag_block_pool_take(ag_block_pool *p, ag_kv_block *out, ag_error *err) 
 }
 
 void ag_block_pool_share(ag_block_pool *p, ag_kv_block block) {
-    arena_of(p, block)->holders[number_of(p, block)]++;
+    p->n_shared += ++arena_of(p, block)->holders[number_of(p, block)] == 2;
 }
 
 bool ag_block_pool_is_shared(const ag_block_pool *p, ag_kv_block block) {
-    return arena_of(p, block)->holders[number_of(p, block)] > 1;
+    return p->n_shared && arena_of(p, block)->holders[number_of(p, block)] > 1;
 }
 
 void ag_block_pool_drop(ag_block_pool *p, ag_kv_block block) {
     ag_block_arena *a = arena_of(p, block);
     const uint32_t i = number_of(p, block), word = i / WORD;
+    p->n_shared -= a->holders[i] == 2;
     if (--a->holders[i]) return;
     add_bit(a->free, i);
     add_bit(a->stale, i);

@@ -24,6 +24,7 @@ struct ag_block_pool {
     ag_backend *backend; /* borrowed */
     ag_memory *memory;   /* borrowed */
     size_t block_bytes, page, n_free;
+    size_t n_shared;         /* blocks with several holders */
     ag_block_arena **arenas; /* owned, as are the arenas; the first with free blocks is used */
     size_t n_arenas;
     bool moves; /* buffers take all their memory at once, so blocks move to give memory back */

@@ -83,6 +83,7 @@ static ag_status move_out(ag_block_pool *p, ag_block_arena *a, ag_error *err) {
     const ag_status st = copy_blocks(p, a, targets, err);
     if (st == AG_OK) {
         rename_blocks(p, a, targets);
+        for (uint32_t i = 0; i < a->n; i++) p->n_shared -= a->holders[i] > 1;
         a->n_live = 0;
         p->n_free += a->n; /* ag_block_arena_remove() subtracts all of its blocks */
         ag_block_arena_remove(p, a);

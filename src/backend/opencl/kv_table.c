@@ -10,29 +10,44 @@
 
 enum { FIRST_WORDS = 1 << 16, MAX_TABLES = 1 << 12, ALIGN_WORDS = 8, BUFFER_SHIFT = 56 };
 
+/* Buffers of the blocks of a table, in the order of their numbers. */
+typedef struct buffers {
+    ag_buffer *list[AG_KV_BUFFERS];
+    size_t n;
+} buffers;
+
 /* A table on the device. */
 typedef struct table_entry {
-    const void *of;       /* key of the table; NULL: free. Never dereferenced: may be freed */
-    size_t n_rows, at, n; /* in words */
+    const void *of; /* key of the table; NULL: free. Never dereferenced: may be freed */
+    size_t n_rows;
+    size_t at, capacity; /* in words */
+    size_t n;            /* words of the table; 0: not made yet */
+    size_t n_sent;       /* leading words that the device has */
+    buffers in;
 } table_entry;
 
 struct ag_cl_kv_tables {
-    cl_mem mem;      /* owned */
-    uint64_t *words; /* owned; copy of mem */
+    cl_mem mem;          /* owned */
+    uint64_t *words;     /* owned; copy of mem */
+    ag_kv_block *blocks; /* owned; [n_words] the block of each word */
     size_t n_words, used;
-    uint64_t *made; /* owned; the table in preparation */
-    size_t made_words;
     table_entry entries[MAX_TABLES];
     size_t n_entries;
 };
 
-void ag_cl_kv_tables_close(ag_cl_backend *cl) {
-    ag_cl_kv_tables *t = cl->kv_tables;
-    if (!t) return;
+static void release_words(ag_cl_backend *cl, ag_cl_kv_tables *t) {
     if (t->mem) ag_cl_release_mem(cl, t->mem);
+    t->mem = NULL;
     ag_free(t->words);
-    ag_free(t->made);
-    ag_free(t);
+    ag_free(t->blocks);
+    t->words = NULL;
+    t->blocks = NULL;
+}
+
+void ag_cl_kv_tables_close(ag_cl_backend *cl) {
+    if (!cl->kv_tables) return;
+    release_words(cl, cl->kv_tables);
+    ag_free(cl->kv_tables);
     cl->kv_tables = NULL;
 }
 
@@ -47,11 +62,10 @@ static ag_status need_words(ag_cl_backend *cl, ag_cl_kv_tables *t, size_t n) {
     if (t->mem && n <= t->n_words / 4) return AG_OK;
     size_t wanted = t->n_words ? t->n_words : FIRST_WORDS;
     while (wanted / 4 < n) wanted *= 2;
-    if (t->mem) ag_cl_release_mem(cl, t->mem);
-    t->mem = NULL;
-    ag_free(t->words);
+    release_words(cl, t);
     t->words = ag_calloc(wanted, sizeof *t->words);
-    if (!t->words) return AG_FAIL(err, NOMEM, "tables of %zu KV blocks", wanted);
+    t->blocks = ag_calloc(wanted, sizeof *t->blocks);
+    if (!t->words || !t->blocks) return AG_FAIL(err, NOMEM, "tables of %zu KV blocks", wanted);
     cl_int code;
     t->mem = cl->api.clCreateBuffer(cl->context, CL_MEM_READ_ONLY, wanted * sizeof *t->words, NULL,
                                     &code);
@@ -73,40 +87,35 @@ static table_entry *find_entry(ag_cl_kv_tables *t, const void *of, size_t n_rows
     return &t->entries[i];
 }
 
-/* Uploads t->made [n] unless the device has it, and writes its offset in words to *at. */
-static ag_status keep_table(ag_cl_backend *cl, const ag_cl_kv_rows *rows, size_t n, size_t *at) {
-    ag_cl_kv_tables *t = cl->kv_tables;
+/* Returns the entry of the table with space for its words. */
+static table_entry *claim_entry(ag_cl_kv_tables *t, const ag_cl_kv_rows *rows, size_t n) {
     const void *key = rows->key ? rows->key : rows->blocks;
-    AG_TRY(need_words(cl, t, n));
     table_entry *p = find_entry(t, key, rows->n_rows);
-    if (!p->of || p->n < n) {
-        const size_t n_aligned = (n + ALIGN_WORDS - 1) / ALIGN_WORDS * ALIGN_WORDS;
-        if (t->used + n_aligned > t->n_words || t->n_entries == MAX_TABLES / 2) {
-            forget_all(t);
-            p = find_entry(t, key, rows->n_rows);
-        }
-        t->n_entries += !p->of;
-        *p = (table_entry){.of = key, .n_rows = rows->n_rows, .at = t->used, .n = n};
-        t->used += n_aligned;
-    } else if (memcmp(t->words + p->at, t->made, n * sizeof *t->made) == 0) {
-        *at = p->at * sizeof *t->made;
-        return AG_OK;
+    if (p->of && p->capacity >= n) return p;
+    const size_t n_aligned = (n + ALIGN_WORDS - 1) / ALIGN_WORDS * ALIGN_WORDS;
+    if (t->used + n_aligned > t->n_words || t->n_entries == MAX_TABLES / 2) {
+        forget_all(t);
+        p = find_entry(t, key, rows->n_rows);
     }
-    *at = p->at * sizeof *t->made;
-    memcpy(t->words + p->at, t->made, n * sizeof *t->made);
-    const ag_status st =
-        ag_cl_stage_into(cl, t->mem, *at, t->made, n * sizeof *t->made, &cl->base.err);
-    if (st != AG_OK) t->words[p->at] = ~t->made[0]; /* forces another upload */
-    else cl->counts.tables++;
-    return st;
+    t->n_entries += !p->of;
+    *p = (table_entry){.of = key, .n_rows = rows->n_rows, .at = t->used, .capacity = n};
+    t->used += n_aligned;
+    return p;
+}
+
+/* Returns whether the device has the table of these blocks. */
+static bool is_made(const ag_cl_kv_tables *t, const table_entry *p, const ag_cl_kv_rows *rows,
+                    size_t n) {
+    const ag_kv_block *made = t->blocks + p->at, *from = rows->blocks;
+    const size_t row = rows->n_blocks * sizeof *made;
+    if (p->n != n) return false;
+    if (rows->per_row == rows->n_blocks) return !memcmp(made, from, n * sizeof *made);
+    for (size_t r = 0; r < rows->n_rows; r++, made += rows->n_blocks, from += rows->per_row)
+        if (memcmp(made, from, row) != 0) return false;
+    return true;
 }
 
 /* ---- making one ---- */
-
-typedef struct buffers {
-    ag_buffer *list[AG_KV_BUFFERS];
-    size_t n;
-} buffers;
 
 static ag_status number_of(ag_cl_backend *cl, buffers *b, ag_buffer *buffer, uint64_t *out) {
     for (*out = 0; *out < b->n; ++*out) {
@@ -119,56 +128,66 @@ static ag_status number_of(ag_cl_backend *cl, buffers *b, ag_buffer *buffer, uin
     return AG_OK;
 }
 
-static ag_status make_table(ag_cl_backend *cl, const ag_cl_kv_rows *rows, buffers *in) {
-    const size_t n = rows->n_rows * rows->n_blocks;
-    if (!cl->kv_tables) cl->kv_tables = ag_calloc(1, sizeof *cl->kv_tables);
+static ag_status make_words(ag_cl_backend *cl, table_entry *p, const ag_cl_kv_rows *rows,
+                            bool *changed) {
     ag_cl_kv_tables *t = cl->kv_tables;
-    if (t && t->made_words < n) {
-        ag_free(t->made);
-        t->made_words = 2 * n;
-        t->made = ag_calloc(t->made_words, sizeof *t->made);
-        if (!t->made) t->made_words = 0;
-    }
-    if (!t || t->made_words < n) return AG_FAIL(&cl->base.err, NOMEM, "table of %zu KV blocks", n);
-    uint64_t *to = t->made, number = 0;
+    uint64_t *to = t->words + p->at, number = 0;
+    ag_kv_block *block = t->blocks + p->at;
+    p->in.n = 0;
     for (size_t r = 0; r < rows->n_rows; r++) {
         const ag_kv_block *from = rows->blocks + r * rows->per_row;
-        for (uint32_t b = 0; b < rows->n_blocks; b++, to++) {
-            *to = 0;
-            if (!from[b].buffer) continue;
-            AG_TRY(number_of(cl, in, from[b].buffer, &number));
-            *to = number << BUFFER_SHIFT | from[b].offset;
+        for (uint32_t b = 0; b < rows->n_blocks; b++, to++, block++) {
+            uint64_t word = 0;
+            if (from[b].buffer) {
+                AG_TRY(number_of(cl, &p->in, from[b].buffer, &number));
+                word = number << BUFFER_SHIFT | from[b].offset;
+            }
+            *changed = *changed || *to != word;
+            *to = word;
+            *block = from[b];
         }
     }
     return AG_OK;
 }
 
-/* ---- for launches ---- */
-
-static ag_status find_table(ag_cl_launch *l, const ag_cl_kv_rows *rows, cl_mem *mem,
-                            size_t *offset) {
-    ag_cl_backend *cl = l->cl;
-    const size_t n = rows->n_rows * rows->n_blocks;
-    if (!n) return AG_OK;
-    AG_TRY(keep_table(cl, rows, n, offset));
-    *mem = cl->kv_tables->mem;
+/* Makes and uploads the table unless the device has it. */
+static ag_status keep_table(ag_cl_backend *cl, const ag_cl_kv_rows *rows, size_t n,
+                            table_entry **out) {
+    if (!cl->kv_tables) cl->kv_tables = ag_calloc(1, sizeof *cl->kv_tables);
+    ag_cl_kv_tables *t = cl->kv_tables;
+    if (!t) return AG_FAIL(&cl->base.err, NOMEM, "table of %zu KV blocks", n);
+    AG_TRY(need_words(cl, t, n));
+    table_entry *p = *out = claim_entry(t, rows, n);
+    if (is_made(t, p, rows, n)) return AG_OK;
+    /* A larger slab may have the blocks at the same offsets. */
+    const size_t word = sizeof *t->words, n_sent = p->n_sent;
+    bool changed = n_sent < n;
+    p->n = p->n_sent = 0;
+    AG_TRY(make_words(cl, p, rows, &changed));
+    if (changed) {
+        AG_TRY(
+            ag_cl_stage_into(cl, t->mem, p->at * word, t->words + p->at, n * word, &cl->base.err));
+        cl->counts.tables++;
+    }
+    p->n = n;
+    p->n_sent = n_sent > n ? n_sent : n;
     return AG_OK;
 }
 
+/* ---- for launches ---- */
+
 void ag_cl_arg_rows(ag_cl_launch *l, const ag_cl_kv_rows *rows) {
-    buffers in = {.n = 0};
-    cl_mem mem = NULL;
-    size_t offset = 0;
-    if (l->code == CL_SUCCESS) {
-        l->staged = make_table(l->cl, rows, &in);
-        if (l->staged == AG_OK) l->staged = find_table(l, rows, &mem, &offset);
+    const size_t n = rows->n_rows * rows->n_blocks;
+    table_entry *p = NULL;
+    if (l->code == CL_SUCCESS && n) {
+        l->staged = keep_table(l->cl, rows, n, &p);
         if (l->staged != AG_OK) l->code = CL_OUT_OF_RESOURCES;
     }
-    for (size_t i = 0; i < AG_KV_BUFFERS; i++) {
-        ag_cl_arg_buffer(l, i < in.n ? in.list[i] : NULL);
-    }
-    ag_cl_arg_mem(l, mem);
-    ag_cl_arg_u64(l, offset);
+    const bool is_ready = p && l->staged == AG_OK;
+    for (size_t i = 0; i < AG_KV_BUFFERS; i++)
+        ag_cl_arg_buffer(l, is_ready && i < p->in.n ? p->in.list[i] : NULL);
+    ag_cl_arg_mem(l, is_ready ? l->cl->kv_tables->mem : NULL);
+    ag_cl_arg_u64(l, is_ready ? p->at * sizeof(uint64_t) : 0);
     ag_cl_arg_u32(l, rows->n_blocks);
 }
 
