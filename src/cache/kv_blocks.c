@@ -67,10 +67,12 @@ static void drop_blocks(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t 
 /* Returns how many blocks the heads of a layer need for n more slots. */
 static size_t missing_in_layer(const ag_kv_cache *c, uint32_t layer, uint32_t n) {
     size_t missing = 0;
-    for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
-        const uint32_t slots = ag_kv_slots_of(c, layer)[h], end = ag_kv_blocks_for(slots + n);
-        for (uint32_t b = slots / AG_KV_BLOCK; b < end; b++)
-            missing += !is_own(c->at[layer].pool, *ag_kv_block_of(c, layer, h, b));
+    const ag_block_pool *pool = c->at[layer].pool;
+    const uint32_t *slots = ag_kv_slots_of(c, layer), n_heads = ag_kv_heads_of(c, layer);
+    for (uint32_t h = 0; h < n_heads; h++) {
+        const uint32_t end = ag_kv_blocks_for(slots[h] + n);
+        for (uint32_t b = slots[h] / AG_KV_BLOCK; b < end; b++)
+            missing += !is_own(pool, *ag_kv_block_of(c, layer, h, b));
     }
     return missing;
 }
@@ -125,9 +127,9 @@ size_t ag_kv_cache_shared_bytes(const ag_kv_cache *c) {
 ag_status ag_kv_own_blocks(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t first,
                            uint32_t end, ag_error *err) {
     const ag_kv_layout *at = &c->at[layer];
-    for (uint32_t b = first; b < end; b++) {
-        ag_kv_block *block = ag_kv_block_of(c, layer, head, b);
-        uint32_t *n = n_blocks_of(c, layer, head);
+    ag_kv_block *block = ag_kv_block_of(c, layer, head, first);
+    uint32_t *n = n_blocks_of(c, layer, head);
+    for (uint32_t b = first; b < end; b++, block++) {
         if (!is_own(at->pool, *block)) AG_TRY(own_block(c, at->pool, block, at->part.bytes, err));
         if (*n <= b) *n = b + 1;
     }
@@ -135,9 +137,9 @@ ag_status ag_kv_own_blocks(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32
 }
 
 ag_status ag_kv_own_slots(ag_kv_cache *c, uint32_t layer, uint32_t n, ag_error *err) {
-    for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
-        const uint32_t slots = ag_kv_slots_of(c, layer)[h];
-        const uint32_t first = slots / AG_KV_BLOCK, end = ag_kv_blocks_for(slots + n);
+    const uint32_t *slots = ag_kv_slots_of(c, layer), n_heads = ag_kv_heads_of(c, layer);
+    for (uint32_t h = 0; h < n_heads; h++) {
+        const uint32_t first = slots[h] / AG_KV_BLOCK, end = ag_kv_blocks_for(slots[h] + n);
         AG_TRY(ag_kv_own_blocks(c, layer, h, first, end, err));
     }
     return AG_OK;

@@ -76,9 +76,9 @@ size_t ag_kv_cache_first_head_slot(const ag_kv_cache *c, uint32_t layer) {
 }
 
 uint32_t ag_kv_layer_length(const ag_kv_cache *c, uint32_t layer) {
-    const uint32_t *n = ag_kv_slots_of(c, layer);
+    const uint32_t *n = ag_kv_slots_of(c, layer), n_heads = ag_kv_heads_of(c, layer);
     uint32_t longest = 0;
-    for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
+    for (uint32_t h = 0; h < n_heads; h++) {
         if (n[h] > longest) longest = n[h];
     }
     return longest;
@@ -126,11 +126,11 @@ void ag_kv_cache_get_view(const ag_kv_cache *c, uint32_t layer, ag_kv_view *out)
 
 static ag_status check_new_positions(const ag_kv_cache *c, uint32_t layer,
                                      const uint32_t *positions, size_t n, ag_error *err) {
-    for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
-        uint32_t last = ag_kv_last_of(c, layer)[h];
-        if (ag_kv_slots_of(c, layer)[h] && last >= positions[0]) {
+    const uint32_t *slots = ag_kv_slots_of(c, layer), *last = ag_kv_last_of(c, layer);
+    for (uint32_t h = 0, n_heads = ag_kv_heads_of(c, layer); h < n_heads; h++) {
+        if (slots[h] && last[h] >= positions[0]) {
             return AG_FAIL(err, INVALID, "cannot append position %u: the cache ends at position %u",
-                           positions[0], last);
+                           positions[0], last[h]);
         }
     }
     for (size_t i = 1; i < n; i++) {
@@ -145,12 +145,13 @@ static ag_status check_new_positions(const ag_kv_cache *c, uint32_t layer,
 
 /* Counts n slots that have been written in every head of a layer. */
 static void count_slots(ag_kv_cache *c, uint32_t layer, uint32_t n, const uint32_t *positions) {
-    for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
-        uint32_t *slots = &ag_kv_slots_of(c, layer)[h];
-        ag_kv_record_positions(c, layer, h, *slots, positions, n);
-        ag_kv_fill_blocks(c, layer, h, *slots / AG_KV_BLOCK, (*slots + n) / AG_KV_BLOCK);
-        *slots += n;
-        ag_kv_last_of(c, layer)[h] = positions[n - 1];
+    uint32_t *slots = ag_kv_slots_of(c, layer), *last = ag_kv_last_of(c, layer);
+    for (uint32_t h = 0, n_heads = ag_kv_heads_of(c, layer); h < n_heads; h++) {
+        const uint32_t before = slots[h] / AG_KV_BLOCK, now = (slots[h] + n) / AG_KV_BLOCK;
+        ag_kv_record_positions(c, layer, h, slots[h], positions, n);
+        if (before < now) ag_kv_fill_blocks(c, layer, h, before, now);
+        slots[h] += n;
+        last[h] = positions[n - 1];
     }
 }
 

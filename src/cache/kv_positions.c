@@ -24,7 +24,8 @@ static uint32_t *known_of(const ag_kv_cache *c, uint32_t layer, uint32_t head) {
 void ag_kv_record_positions(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
                             const uint32_t *positions, size_t n) {
     uint32_t *known = known_of(c, layer, head);
-    if (known && n) memcpy(known + slot, positions, n * sizeof *known);
+    if (known && n == 1) known[slot] = positions[0]; /* every head of every decoded token */
+    else if (known) memcpy(known + slot, positions, n * sizeof *known);
 }
 
 void ag_kv_move_positions(ag_kv_cache *c, uint32_t layer, uint32_t head, const uint32_t *keep,
