@@ -68,11 +68,14 @@ static void drop_blocks(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t 
 static size_t missing_in_layer(const ag_kv_cache *c, uint32_t layer, uint32_t n) {
     size_t missing = 0;
     const ag_block_pool *pool = c->at[layer].pool;
+    const bool any_shared = ag_block_pool_has_shared(pool);
     const uint32_t *slots = ag_kv_slots_of(c, layer), n_heads = ag_kv_heads_of(c, layer);
     for (uint32_t h = 0; h < n_heads; h++) {
         const uint32_t end = ag_kv_blocks_for(slots[h] + n);
-        for (uint32_t b = slots[h] / AG_KV_BLOCK; b < end; b++)
-            missing += !is_own(pool, *ag_kv_block_of(c, layer, h, b));
+        for (uint32_t b = slots[h] / AG_KV_BLOCK; b < end; b++) {
+            const ag_kv_block block = *ag_kv_block_of(c, layer, h, b);
+            missing += any_shared ? !is_own(pool, block) : !block.buffer;
+        }
     }
     return missing;
 }
@@ -138,8 +141,11 @@ ag_status ag_kv_own_blocks(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32
 
 ag_status ag_kv_own_slots(ag_kv_cache *c, uint32_t layer, uint32_t n, ag_error *err) {
     const uint32_t *slots = ag_kv_slots_of(c, layer), n_heads = ag_kv_heads_of(c, layer);
+    const uint32_t *n_blocks = n_blocks_of(c, layer, 0);
+    const bool any_shared = ag_block_pool_has_shared(c->at[layer].pool);
     for (uint32_t h = 0; h < n_heads; h++) {
         const uint32_t first = slots[h] / AG_KV_BLOCK, end = ag_kv_blocks_for(slots[h] + n);
+        if (end <= n_blocks[h] && !any_shared) continue; /* the head owns all of its blocks */
         AG_TRY(ag_kv_own_blocks(c, layer, h, first, end, err));
     }
     return AG_OK;

@@ -49,7 +49,7 @@ struct ag_kv_cache {
     uint32_t *n_blocks;  /* per layer [n_kv_heads] number of blocks */
     uint32_t *expired;   /* [n_layers] slots of lower positions have been removed by the window */
     uint32_t *retained;  /* [ag_kv_max_window_slots() + 1] scratch */
-    uint32_t *positions; /* owned; per layer [n_kv_heads][max_slots]; NULL: read from the blocks */
+    uint32_t *positions; /* owned; per layer [max_slots][n_kv_heads]; NULL: read from the blocks */
     uint8_t **mapped;    /* [largest number of blocks of a head] scratch: host addresses */
     ag_kv_unrotated unrotated;
 };

@@ -170,6 +170,8 @@ void ag_block_pool_share(ag_block_pool *p, ag_kv_block block) {
     p->n_shared += ++arena_of(p, block)->holders[number_of(p, block)] == 2;
 }
 
+bool ag_block_pool_has_shared(const ag_block_pool *p) { return p->n_shared != 0; }
+
 bool ag_block_pool_is_shared(const ag_block_pool *p, ag_kv_block block) {
     return p->n_shared && arena_of(p, block)->holders[number_of(p, block)] > 1;
 }

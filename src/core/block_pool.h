@@ -48,6 +48,8 @@ ag_status ag_block_pool_take(ag_block_pool *p, ag_kv_block *out, ag_error *err);
 /* Adds a holder to a block. */
 void ag_block_pool_share(ag_block_pool *p, ag_kv_block block);
 bool ag_block_pool_is_shared(const ag_block_pool *p, ag_kv_block block);
+/* Returns whether any block of the pool has several holders. */
+bool ag_block_pool_has_shared(const ag_block_pool *p);
 /* Removes a holder. Memory of blocks without holders is given back by ag_block_pool_trim(). */
 void ag_block_pool_drop(ag_block_pool *p, ag_kv_block block);
 /* Gives unused memory back. A device keeps free blocks for reuse: a twelfth of the used ones, or a
