@@ -5,8 +5,6 @@
 #include "core/fail.h"
 #include "quant/quant.h"
 
-#include <string.h>
-
 enum { WG = 32 }; /* as in the file */
 
 /* New rows of adjacent sequences. */
@@ -47,9 +45,9 @@ static void join_sequence(const work *w, size_t i) {
         const size_t row = i * kv->n_kv_heads + h;
         const uint32_t first = kv->n_slots[h] / AG_KV_BLOCK;
         const size_t used = ag_kv_blocks_for(kv->n_slots[h] + (uint32_t)s->n_rows) - first;
+        const ag_kv_block *from = ag_kv_view_block(kv, h, first);
         ag_kv_block *blocks = w->blocks + row * w->n_blocks;
-        memset(blocks, 0, w->n_blocks * sizeof *blocks);
-        memcpy(blocks, ag_kv_view_block(kv, h, first), used * sizeof *blocks);
+        for (size_t b = 0; b < w->n_blocks; b++) blocks[b] = b < used ? from[b] : (ag_kv_block){0};
         w->slots[row] = kv->n_slots[h] % AG_KV_BLOCK - row0;
     }
     for (size_t r = 0; r < s->n_rows; r++) {
