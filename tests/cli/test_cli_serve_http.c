@@ -443,7 +443,8 @@ static void listens_on_a_unix_socket_and_logs(void **state) {
     SERVE_START(&server, "-q", "--unix", path, "--log", log);
     serve_reply r = serve_fetch(&server, CHAT, "X-Api-Key: secret-key\r\n",
                                 "{\"model\":\"demo\",\"messages\":[{\"role\":\"user\",\"content\":"
-                                "\"private words\"}],\"max_tokens\":2,\"user\":\"private\"}");
+                                "\"private words\"}],\"max_tokens\":2,\"temperature\":0,\"user\":"
+                                "\"private\"}");
     assert_int_equal(r.status, 200);
     serve_reply_free(&r);
     assert_int_equal(serve_stop(&server, SIGINT), 0);
