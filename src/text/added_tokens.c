@@ -3,6 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "core/interrupt.h"
 #include "text/json_get.h"
 #include "text/utf8.h"
 
@@ -192,7 +193,9 @@ static size_t skip_space(const char *text, size_t at, size_t len) {
 ag_status ag_added_next(ag_added_scan *s, size_t *start, int32_t *id, ag_error *err) {
     *id = -1;
     if (s->set->n == 0) s->next = s->len;
-    while (s->next < s->len) {
+    for (size_t step = 0; s->next < s->len; step++) {
+        if (ag_interrupted_at(step))
+            return AG_FAIL(err, CANCELLED, "finding added tokens: interrupted");
         const ag_added_token *t = longest_at(s->set, s->text + s->next, s->len - s->next);
         if (!t) {
             s->next++;

@@ -99,10 +99,19 @@ static void free_encoding(encoding *e) {
 }
 
 static ag_status check_utf8(const char *text, size_t len, ag_error *err) {
-    size_t valid = ag_utf8_valid_prefix(text, len);
-    if (valid == len) return fail_if(ag_interrupted(), err);
-    return AG_FAIL(err, FORMAT, "text is not UTF-8: byte 0x%02x at offset %zu of %zu",
-                   (unsigned char)text[valid], valid, len);
+    enum { BYTES_AT_ONCE = 1 << 20 }; /* between two interrupt checks */
+    size_t valid = 0;
+    while (valid < len) {
+        const size_t left = len - valid, n = left < BYTES_AT_ONCE ? left : BYTES_AT_ONCE;
+        /* A character that crosses the end of these bytes is the first of the next ones. */
+        const size_t step = ag_utf8_valid_prefix(text + valid, n);
+        AG_TRY(fail_if(ag_interrupted(), err));
+        valid += step;
+        if (step == 0)
+            return AG_FAIL(err, FORMAT, "text is not UTF-8: byte 0x%02x at offset %zu of %zu",
+                           (unsigned char)text[valid], valid, len);
+    }
+    return AG_OK;
 }
 
 static ag_status encode_between(encoding *e, const char *text, size_t len,

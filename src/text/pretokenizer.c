@@ -120,6 +120,7 @@ static ag_status rewrite_pieces(const step *s, ag_pieces *p, size_t limit, ag_er
     for (size_t i = 0; i < p->list.n; i++) {
         ag_piece *piece = &p->list.data[i];
         size_t start = out->len;
+        if (ag_interrupted_at(i)) return AG_FAIL(err, CANCELLED, "splitting the text: interrupted");
         AG_TRY(
             rewrite_piece(s, p->text + piece->start, piece->len, i == 0 && p->at_start, out, err));
         AG_TRY(ag_growth_check(out->len, limit, "pre_tokenizer", err));

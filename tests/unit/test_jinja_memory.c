@@ -175,7 +175,20 @@ static void ends_a_render_on_interrupt(void **state) {
                       "{{ m() }}{{ m() }}");
 }
 
-/* Covers the interpreter's internal loops. */
+static void measure_checks(const char *template, alarm_clock *a) {
+    ag_jinja_output out;
+    ag_error err = {.msg = ""};
+    *a = (alarm_clock){.calls = 1, .last = cpu_seconds()};
+    ag_set_thread_interrupt(on_check, a);
+    const ag_status st = jinja_run(template, NULL, NULL, &out, &err);
+    on_check(a);
+    ag_set_thread_interrupt(NULL, NULL);
+    if (st != AG_OK && st != AG_LIMIT) fail_msg("%s: %s", template, err.msg);
+    ag_jinja_output_free(&out);
+}
+
+/* Covers the interpreter's internal loops. Other processes empty the processor's caches: one of
+ * several tries must hold. */
 static void calls_the_interrupt_function_often(void **state) {
     (void)state;
     static const char *const templates[] = {
@@ -189,25 +202,19 @@ static void calls_the_interrupt_function_often(void **state) {
         "{{ (range(99999)|list * 9) == (range(99999)|list * 9) }}",
         "{% for a in range(200000 // 2) %}{% if a in [1, 2, 3] %}{% endif %}{% endfor %}",
     };
+#if defined(__OPTIMIZE__) && !SANITIZED
+    const double max_s = 0.05;
+#else
+    const double max_s = 2;
+#endif
+    enum { MAX_TRIES = 5 };
     for (size_t i = 0; i < sizeof templates / sizeof *templates; i++) {
-        alarm_clock a = {0};
-        ag_jinja_output out;
-        ag_error err = {.msg = ""};
-        ag_set_thread_interrupt(on_check, &a);
-        a.calls = 1;
-        a.last = cpu_seconds();
-        const ag_status st = jinja_run(templates[i], NULL, NULL, &out, &err);
-        on_check(&a);
-        ag_set_thread_interrupt(NULL, NULL);
-        if (st != AG_OK && st != AG_LIMIT) fail_msg("%s: %s", templates[i], err.msg);
-        ag_jinja_output_free(&out);
+        alarm_clock a = {.longest = max_s};
+        for (int try = 0; try < MAX_TRIES && a.longest >= max_s; try++)
+            measure_checks(templates[i], &a);
         print_message("%.40s: %u calls, at most %.1f ms apart\n", templates[i], a.calls,
                       1e3 * a.longest);
-#if defined(__OPTIMIZE__) && !SANITIZED
-        assert_true(a.longest < 0.05);
-#else
-        assert_true(a.longest < 2);
-#endif
+        assert_true(a.longest < max_s);
     }
 }
 

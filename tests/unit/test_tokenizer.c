@@ -96,6 +96,26 @@ static void encode_appends_and_changes_nothing_on_failure(void **state) {
     ag_tokenizer_destroy(t);
 }
 
+/* UTF-8 is checked in parts of 1 MiB. */
+static void checks_utf8_across_parts(void **state) {
+    (void)state;
+    enum { PART = 1 << 20, LEN = PART + 16 };
+    ag_tokenizer *t = rows_tokenizer(DEMO);
+    ag_ids ids = {0};
+    ag_error err;
+    char *text = malloc(LEN);
+    assert_non_null(text);
+    memset(text, ' ', LEN);
+    memcpy(text + PART - 1, "\xC3\xA9", 2);
+    assert_int_equal(ag_tokenizer_encode(t, text, LEN, 0, &ids, &err), AG_OK);
+    text[PART] = '(';
+    assert_int_equal(ag_tokenizer_encode(t, text, LEN, 0, &ids, &err), AG_FORMAT);
+    assert_string_equal(err.msg, "text is not UTF-8: byte 0xc3 at offset 1048575 of 1048592");
+    free(text);
+    ag_ids_free(&ids);
+    ag_tokenizer_destroy(t);
+}
+
 static void rejects_invalid_utf8_at_any_offset(void **state) {
     (void)state;
     static const char *const bad[] = {"\x80",         "\xC0\x80",         "\xE0\x80\x80",
@@ -331,6 +351,7 @@ int main(void) {
         cmocka_unit_test(components_match_recorded_ids),
         cmocka_unit_test(looks_up_ids_and_spellings),
         cmocka_unit_test(encode_appends_and_changes_nothing_on_failure),
+        cmocka_unit_test(checks_utf8_across_parts),
         cmocka_unit_test(rejects_invalid_utf8_at_any_offset),
         cmocka_unit_test(decode_rejects_unknown_ids),
         cmocka_unit_test(continuing_decoder_keeps_the_leading_space),

@@ -4,6 +4,7 @@
 #include "chat/json_scan.h"
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "core/interrupt.h"
 #include "text/bytes.h"
 #include "text/utf8.h"
 
@@ -158,7 +159,9 @@ ag_status ag_special_text_find_ranges(const ag_chat_format *f, const ag_jinja_ou
     finder x = {.f = f, .out = out, .from = from, .to = to, .l = l, .err = err};
     if (f->n_special_texts == 0) return AG_OK;
     x.span = first_span(out, from);
-    for (size_t at = from; at < to;) {
+    for (size_t at = from, step = 0; at < to; step++) {
+        if (ag_interrupted_at(step))
+            return AG_FAIL(err, CANCELLED, "finding special tokens: interrupted");
         const unsigned char c = (unsigned char)out->text[at];
         if (f->first_special_text[c] == f->first_special_text[c + 1]) {
             at++;

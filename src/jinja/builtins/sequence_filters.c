@@ -404,7 +404,7 @@ static keyed *keyed_items(ag_jctx *c, ag_jlist *l, const attr_path *paths, size_
     keyed *k = ag_jalloc(c, (l->n + 1) * sizeof *k);
     for (size_t i = 0; k && i < l->n; i++) {
         k[i] = (keyed){sort_key(c, paths, n, l->items[i]), l->items[i], reverse};
-        if (ag_jfailed(k[i].key)) return NULL;
+        if (ag_jfailed(k[i].key) || !ag_jwork(c, 1)) return NULL;
     }
     return k;
 }
@@ -414,7 +414,10 @@ static ag_jlist *sorted_by(ag_jctx *c, ag_jlist *l, const attr_path *paths, size
     keyed *k = keyed_items(c, l, paths, n, reverse);
     if (!k || !ag_jlist_sort(c, k, l->n, sizeof *k, by_sort_key)) return NULL;
     ag_jlist *sorted = ag_jlist_create(c, l->n);
-    for (size_t i = 0; sorted && i < l->n; i++) sorted->items[sorted->n++] = k[i].item;
+    for (size_t i = 0; sorted && i < l->n; i++) {
+        if (!ag_jwork(c, 1)) return NULL;
+        sorted->items[sorted->n++] = k[i].item;
+    }
     return sorted;
 }
 

@@ -66,7 +66,7 @@ ag_jlist *ag_jlist_of(ag_jctx *c, ag_jv v) {
         int more = ag_jiter_next(c, it, &item);
         if (more < 0) return NULL;
         if (!more) return l;
-        if (!ag_jlist_push(c, l, item)) return NULL;
+        if (!ag_jwork(c, 1) || !ag_jlist_push(c, l, item)) return NULL;
     }
 }
 
