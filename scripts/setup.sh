@@ -22,7 +22,8 @@ has_module() { has pkg-config && pkg-config --exists "$1"; }
 has_nginx() { has nginx || [ -x /usr/sbin/nginx ]; }
 has_any() { has "$1" || has "$2"; }
 has_clang_format() { grep -q 'version 14\.' <<<"$(clang-format-14 --version || clang-format --version)"; }
-has_python_module() { python3 -c "import $1" || /usr/bin/python3 -c "import $1"; }
+# The tests take the first of these that has all modules.
+has_python_modules() { python3 -c "import $1" || /usr/bin/python3 -c "import $1"; }
 has_library() { grep -q "$1" <<<"$(ldconfig -p || /sbin/ldconfig -p)"; }
 has_opencl_driver() { compgen -G '/etc/OpenCL/vendors/*.icd'; }
 compiles() { printf '%s\n' "$2" | "$1" -x c -fsyntax-only -; }
@@ -63,9 +64,10 @@ need_tests() {
     need curl has curl
     need python3 has python3
     need python3-jinja2 python3 -c 'import jinja2'
-    need python3-cffi has_python_module cffi
-    need python3-numpy has_python_module numpy
-    need python3-pytest has_python_module pytest
+    local package
+    for package in python3-cffi python3-numpy python3-pytest; do
+        need "$package" has_python_modules cffi,numpy,pytest
+    done
     need nginx-light has_nginx
     need chromium has_any chromium chromium-browser
     need ocl-icd-libopencl1 has_library libOpenCL.so.1
