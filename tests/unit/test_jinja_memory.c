@@ -203,7 +203,7 @@ static void calls_the_interrupt_function_often(void **state) {
         "{% for a in range(200000 // 2) %}{% if a in [1, 2, 3] %}{% endif %}{% endfor %}",
     };
 #if defined(__OPTIMIZE__) && !SANITIZED
-    const double max_s = 0.05;
+    const double max_s = 0.03;
 #else
     const double max_s = 2;
 #endif
