@@ -49,7 +49,7 @@ def list_variants():
     """Returns (file, options, lowest architecture) of each program that the backend builds for NVIDIA's devices."""
     plain = "bandwidth convert key_scores kv_compact kv_rerotate kv_write matmul_any recurrence rows top_k vendor_check"
     variants = [(name, "", 75) for name in plain.split()]
-    variants.append(("kv_write", "-DROTATES=1", 75))
+    variants.append(("kv_write", "-DWG=128 -DROTATES=1", 75))
     variants += [("rows", "-DWG=256", 75), ("rows", "-DWIDTH=4", 75)]
     for k_type, v_type in ((1, 1), (7, 5)):  # f16, q8_0 and q4_0
         variants.append(("attention", f"-DQUERIES=4 -DWG=128 -DMANY=1 -DDIM=64 -DK_TYPE={k_type} -DV_TYPE={v_type}", 75))
@@ -75,17 +75,21 @@ def list_variants():
             options = f"-DWTYPE=WEIGHT_{dtype} -DINT_DOT=1 -DLANES=32 -DTEAMS=4 -DTEAM_ROWS=2 -DX_ROWS={rows}"
             variants.append(("matvec", options, 75))
         variants.append(("matmul_tile", f"-DWTYPE=WEIGHT_{dtype} -DTILE_M=64 -DTILE_N=64", 75))
-        # With half of Hopper's local memory, and with 48 KiB.
-        variants += [("matmul_mma", f"-DWTYPE=WEIGHT_{dtype} -DTILE_M={m} -DSTAGES=4", 80) for m in (16, 128)]
-        small = 64 if dtype == "q8_0" else 128
-        variants.append(("matmul_mma", f"-DWTYPE=WEIGHT_{dtype} -DTILE_M={small} -DSTAGES=2", 80))
+        # With half of Hopper's local memory, with all of it, and with 48 KiB.
+        for sizes in ("16 -DSTAGES=4 -DSTEPS=1 -DRUN=4 -DTEAMS=1", "128 -DSTAGES=4 -DSTEPS=1 -DRUN=4 -DTEAMS=1",
+                      "64 -DSTAGES=2 -DSTEPS=4 -DRUN=4 -DTEAMS=4", "16 -DSTAGES=4 -DSTEPS=4 -DRUN=4 -DTEAMS=4"):
+            variants.append(("matmul_mma", f"-DWTYPE=WEIGHT_{dtype} -DTILE_M={sizes}", 80))
+        rows, run = (64, 4) if dtype in ("q8_0", "q6_k") else (128, 1) if dtype in ("q5_1", "q5_k") else (128, 4)
+        options = f"-DWTYPE=WEIGHT_{dtype} -DTILE_M={rows} -DSTAGES=2 -DSTEPS=1 -DRUN={run} -DTEAMS=1"
+        variants.append(("matmul_mma", options, 80))
     for dtype in ("q4_0", "f16", "bf16"):
         for wg, chunks in ((128, 1), (512, 2)):
             variants.append(("pack", f"-DWTYPE=WEIGHT_{dtype} -DWG={wg} -DCHUNKS={chunks}", 80))
     variants.append(("pack", "-DWTYPE=WEIGHT_q4_0 -DWG=512 -DCHUNKS=1 -DGELU=1", 80))
     for dtype in ("f16", "bf16"):
-        variants.append(("matmul_mma", f"-DWTYPE=WEIGHT_{dtype} -DTILE_M=128 -DSTAGES=2", 80))
-        variants.append(("matmul_mma", f"-DWTYPE=WEIGHT_{dtype} -DTILE_M=16 -DSTAGES=2", 80))
+        for sizes in ("128 -DSTAGES=2 -DSTEPS=1 -DRUN=4 -DTEAMS=1", "16 -DSTAGES=2 -DSTEPS=1 -DRUN=4 -DTEAMS=1",
+                      "16 -DSTAGES=2 -DSTEPS=4 -DRUN=4 -DTEAMS=4"):
+            variants.append(("matmul_mma", f"-DWTYPE=WEIGHT_{dtype} -DTILE_M={sizes}", 80))
     for number in FIRST_BLOCKS, FIRST_BLOCKS + 2, FIRST_BLOCKS + 7, FIRST_BLOCKS + 9:  # q4_0, q8_0, q4_k, q6_k
         variants.append(("token", token_options(1 << number), 80))
     all_types = (1 << len(TYPES)) - 1 << FIRST_BLOCKS
@@ -116,7 +120,9 @@ def assemble(ptx, arch, label, ptxas, directory):
     text = re.sub(r"^\.target.*", f".target sm_{arch}", text, count=1, flags=re.M)
     with tempfile.NamedTemporaryFile("w", suffix=".ptx", dir=directory, delete=False) as f:
         f.write(text)
-    done = subprocess.run([ptxas, "-v", f"-arch=sm_{arch}", f.name, "-o", os.devnull], capture_output=True, text=True)
+    # As the driver does for work-groups of 512, which clang does not tell ptxas.
+    most = ["-maxrregcount=128"] if "matmul_mma" in label and "-DTEAMS=4" in label else []
+    done = subprocess.run([ptxas, "-v", f"-arch=sm_{arch}", *most, f.name, "-o", os.devnull], capture_output=True, text=True)
     errors = [line for line in done.stderr.splitlines() if "error" in line or "fatal" in line]
     sizes = [int(m[1], 16) for line in errors if (m := re.search(r"too much shared data \(0x([0-9a-f]+) bytes", line))]
     if done.returncode and len(sizes) != len(errors):

@@ -12,6 +12,7 @@
 #include <string.h>
 
 enum { CHUNK_BYTES = 1 << 21, ALIGN = 256 };
+enum { WORD = 4 }; /* kernels copy factors by words */
 
 /* Returns the bytes of a row in planes [first, end). */
 static size_t planes_bytes(ag_dtype dtype, unsigned first, unsigned end, size_t k) {
@@ -28,9 +29,9 @@ size_t ag_cl_prepared_bytes(ag_dtype dtype, size_t n, size_t k) {
     const size_t plain = ag_dtype_row_bytes(dtype, k);
     if (!ag_cl_has_layout(dtype)) return plain && n <= SIZE_MAX / plain ? n * plain : 0;
     const size_t row = planes_bytes(dtype, 0, AG_CL_PLANES, k);
-    if (!n || !row || n > (SIZE_MAX - ALIGN) / row) return 0;
-    return ag_cl_prepared_scales(dtype, n, k) +
-           n * planes_bytes(dtype, AG_CL_FACTORS, AG_CL_PLANES, k);
+    if (!n || !row || n > (SIZE_MAX - 2 * ALIGN) / row) return 0;
+    const size_t factors = n * planes_bytes(dtype, AG_CL_FACTORS, AG_CL_PLANES, k);
+    return ag_cl_prepared_scales(dtype, n, k) + (factors + WORD - 1) / WORD * WORD;
 }
 
 /* A chunk of rows in host memory, in the device's layout. */

@@ -9,6 +9,7 @@
  * queries g and g + 8 with slots 8 j + 2 t and 8 j + 2 t + 1. */
 #include "attention_params.cl"
 #include "kv_load.cl"
+#include "mma.cl"
 #include "warp.cl"
 
 #ifndef DIM
@@ -29,7 +30,6 @@
 #ifndef SOFTCAP
 #define SOFTCAP 0
 #endif
-#define UNROLL _Pragma("unroll")
 enum { GROUP = WARP * WARPS, QUERIES = 16 * WARPS, SLOTS = DIM > 64 ? 32 : 64 };
 /* The stride of rows spreads eight of them over all banks. */
 enum { PITCH = DIM * 2 + 16, PIECES = DIM / 8, TILE_BYTES = SLOTS * PITCH };
@@ -46,18 +46,6 @@ static inline void copy_or_clear(__local uchar *to, __global const uchar *from, 
                  : "memory");
 #else
     *(__local uint4 *)to = copies ? *(__global const uint4 *)from : (uint4)0;
-#endif
-}
-
-static inline void end_copies(void) {
-#ifdef __NV_CL_C_VERSION
-    asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-
-static inline void wait_copies(void) {
-#ifdef __NV_CL_C_VERSION
-    asm volatile("cp.async.wait_group 0;" ::: "memory");
 #endif
 }
 
@@ -86,15 +74,6 @@ static inline void copy_rows(__local uchar *to, __global const uchar *rows, uint
 /* ---- fragments ---- */
 
 #ifdef __NV_CL_C_VERSION
-static inline uint4 load_matrices(__local const uchar *row) {
-    uint4 v;
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "r"((uint)(size_t)row)
-                 : "memory");
-    return v;
-}
-
 static inline uint4 load_transposed(__local const uchar *row) {
     uint4 v;
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -353,14 +332,14 @@ attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
     uint slot0 = begin, stage_index = 0;
     FIND_SLOTS(slot0)
     COPY_SLOTS(slot0, 0)
-    end_copies();
+    END_COPIES;
     while (slot0 < end) {
-        wait_copies();
+        WAIT_COPIES(0);
         barrier(CLK_LOCAL_MEM_FENCE);
         uint next = slot0 + SLOTS;
         FIND_SLOTS(next)
         COPY_SLOTS(next, stage_index ^ 1)
-        end_copies();
+        END_COPIES;
         __local const uchar *keys = memory + stage_index * STAGE_BYTES;
         float s[SLOT_TILES][4];
 #if WINDOW

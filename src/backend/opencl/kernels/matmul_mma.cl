@@ -4,16 +4,21 @@
  * are floats. With weights of floats, x is the sum of two numbers of that type, so that its
  * rounding adds no error. k is a multiple of 64. Other devices emulate the same steps, slowly.
  *
- * pack.cl has converted x. A work-group of matmul_mma computes a tile of TILE_M x TILE_N,
- * STEP elements along k at a time. STAGES steps are in local memory: asynchronous copies fill later
- * ones while one is multiplied. Weights stay in their planes (weights.cl) until a warp has them in
- * registers: a warp has 32 columns, and lane 4 g + t has word t of the levels of row g of each
- * group of eight. That word has the levels of elements 4 t to 4 t + 3 of each half of a block,
- * where the instruction wants elements 2 t, 2 t + 1, 2 t + 8 and 2 t + 9. Therefore pack.cl
- * orders each 16 elements of x: the even ones first. Weights of F16 and BF16 need no other order.
+ * pack.cl has converted x. A work-group of matmul_mma computes a tile of TILE_M x TILE_N, a step of
+ * STEP elements along k at a time. A stage has STEPS steps, and STAGES stages are in local memory:
+ * asynchronous copies fill later ones while one is multiplied. The bits of factors are copied for
+ * RUN steps at once and converted to F16 a stage ahead. A work-group has TEAMS teams of four warps;
+ * each multiplies a share of the steps of a stage, and their sums are added in the end.
+ *
+ * Weights stay in their planes (weights.cl) until a warp has them in registers: a warp has 32
+ * columns, and lane 4 g + t has word t of the levels of row g of each group of eight. That word has
+ * the levels of elements 4 t to 4 t + 3 of each half of a block, where the instruction wants
+ * elements 2 t, 2 t + 1, 2 t + 8 and 2 t + 9. Therefore pack.cl orders each 16 elements of x: the
+ * even ones first. Weights of F16 and BF16 need no other order.
  *
  * With n_splits > 1, work-groups compute parts of k of the same tile. Each stores its sums, and the
  * last one to finish adds them in the order of k. */
+#include "mma.cl"
 #include "types.cl"
 #include "warp.cl"
 #include "weights.cl"
@@ -24,8 +29,20 @@
 #ifndef STAGES
 #define STAGES 2
 #endif
-enum { TILE_N = 128, GROUP = 128, STEP = 64, TILES_M = TILE_M / 16, TILES_N = 4 };
-#define UNROLL _Pragma("unroll")
+#ifndef STEPS
+#define STEPS 1 /* steps of a stage: longer copies of a row */
+#endif
+#ifndef RUN
+#define RUN STEPS /* steps whose factors are copied together: a multiple of STEPS, at most 4 */
+#endif
+#ifndef TEAMS
+#define TEAMS 1 /* each multiplies every TEAMS-th step of a stage */
+#endif
+enum { TILE_N = 128, GROUP = TILE_N * TEAMS, STEP = 64 };
+enum { TILES_M = TILE_M / 16, TILES_N = 4 };
+/* Sums of a work-item for a step: tiles of 16 rows and 8 columns, four of each; and those that it
+ * stores. */
+enum { SUMS = TILES_M * TILES_N, OWN_SUMS = SUMS / TEAMS };
 
 /* ---- sizes of a stage in local memory ---- */
 
@@ -36,45 +53,27 @@ enum { TILE_N = 128, GROUP = 128, STEP = 64, TILES_M = TILE_M / 16, TILES_N = 4 
  * the banks. */
 #define PIECES (ROW_BYTES / 16)
 #define PIECE_PITCH (TILE_N * 16 + 128 / PIECES % 128)
+/* Bits of the factors of a row for a run: those of its blocks; and F16 m of its blocks, or a word
+ * of others. */
+#define OWN_BYTES (!W_BLOCKS ? 0 : WTYPE != WEIGHT_mxfp4 ? 4 * RUN : RUN > 2 ? 8 : 4)
+#define OTHER_BYTES (W_PARTS ? 4 : W_BASE ? 4 * RUN : 0)
+#define RUN_BYTES (TILE_N * (OWN_BYTES + OTHER_BYTES))
+#define RUNS (RUN > STEPS ? 2 : STAGES) /* in local memory */
 /* Factors of a block: of each half, and bases after them. */
 #define FACTORS ((W_HALVES ? 2 : 1) * (W_BASE ? 2 : 1))
-#define FACTOR_BYTES (W_BLOCKS ? 2 * FACTORS * TILE_N * 2 : 0)
 
 #define X_PARTS (W_BLOCKS ? 1 : 2) /* a value of x is the sum of its parts */
 #define X_PART (TILE_M * STEP * 2)
 #define X_BYTES (X_PARTS * X_PART)
 #define HIGH_AT (X_BYTES + PIECES * PIECE_PITCH)
-#define FACTORS_AT (HIGH_AT + TILE_N * HIGH_BYTES)
-#define STAGE_BYTES (FACTORS_AT + FACTOR_BYTES)
+/* With several steps, the padding spreads the pieces of a row of w over the banks. */
+#define STEP_BYTES ((HIGH_AT + TILE_N * HIGH_BYTES + 127) / 128 * 128 + (STEPS > 1 ? 16 : 0))
+#define STAGE_BYTES (STEPS * STEP_BYTES)
+/* The stages; afterwards, with several teams, the sums of all work-items. */
+#define SUMS_BYTES (TEAMS > 1 ? SUMS * GROUP * 16 : 0)
+#define LOCAL_BYTES (STAGES * STAGE_BYTES > SUMS_BYTES ? STAGES * STAGE_BYTES : SUMS_BYTES)
 
 /* ---- copies from global to local memory ---- */
-
-#ifdef __NV_CL_C_VERSION
-static inline void copy16(__local uchar *to, __global const uchar *from) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
-                 :
-                 : "r"((uint)(size_t)to), "l"(from)
-                 : "memory");
-}
-static inline void copy8(__local uchar *to, __global const uchar *from) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;"
-                 :
-                 : "r"((uint)(size_t)to), "l"(from)
-                 : "memory");
-}
-#define END_COPIES asm volatile("cp.async.commit_group;" ::: "memory")
-/* Waits until at most n stages are being filled. */
-#define WAIT_COPIES(n) asm volatile("cp.async.wait_group %0;" : : "n"(n) : "memory")
-#else
-static inline void copy16(__local uchar *to, __global const uchar *from) {
-    *(__local uint4 *)to = *(__global const uint4 *)from;
-}
-static inline void copy8(__local uchar *to, __global const uchar *from) {
-    *(__local uint2 *)to = *(__global const uint2 *)from;
-}
-#define END_COPIES
-#define WAIT_COPIES(n)
-#endif
 
 /* The weight of a work-group's tile. */
 typedef struct operand {
@@ -83,80 +82,108 @@ typedef struct operand {
     uint n, column0;
 } operand;
 
-/* Starts the copies of a step of x. x: the packed rows. */
+/* Starts the copies of a stage of x. x: the packed rows. */
 static inline void copy_x(__local uchar *stage, __global const uchar *x, uint row0, uint m, uint k,
                           uint step) {
-    enum { PIECES_X = 8 * X_PARTS, STEP_BYTES = STEP * 2 * X_PARTS };
-    UNROLL for (uint i = get_local_id(0); i < TILE_M * PIECES_X; i += GROUP) {
-        const uint row = i / PIECES_X, piece = i % 8, part = i % PIECES_X / 8;
-        const ulong from = (ulong)min(row0 + row, m - 1) * (k / STEP * STEP_BYTES);
-        copy16(stage + part * X_PART + row * 128 + ((piece ^ row % 8) << 4),
-               x + from + step * STEP_BYTES + i % PIECES_X * 16);
+    enum { PIECES_X = 8 * X_PARTS, EACH = PIECES_X * STEPS };
+    UNROLL for (uint i = get_local_id(0); i < TILE_M * EACH; i += GROUP) {
+        const uint row = i / EACH, piece = i % 8, part = i % PIECES_X / 8;
+        const ulong from = (ulong)min(row0 + row, m - 1) * (k / STEP * PIECES_X * 16);
+        __local uchar *to = stage + i % EACH / PIECES_X * STEP_BYTES + part * X_PART;
+        copy16(to + row * 128 + ((piece ^ row % 8) << 4), x + from + (step * EACH + i % EACH) * 16);
     }
 }
 
-/* Starts the copies of a step of w. */
+/* Starts the copies of a stage of w. */
 static inline void copy_w(__local uchar *stage, operand o, uint k, uint step) {
+    enum { EACH = PIECES * STEPS };
     const ulong row_bytes = (ulong)(k / STEP) * ROW_BYTES;
-    UNROLL for (uint i = get_local_id(0); i < TILE_N * PIECES; i += GROUP) {
-        const uint row = i / PIECES, piece = i % PIECES;
-        const ulong from = min(o.column0 + row, o.n - 1) * row_bytes + step * ROW_BYTES;
-        copy16(stage + X_BYTES + piece * PIECE_PITCH + row * 16, o.w + from + piece * 16);
+    UNROLL for (uint i = get_local_id(0); i < TILE_N * EACH; i += GROUP) {
+        const uint row = i / EACH, piece = i % PIECES;
+        const ulong from =
+            min(o.column0 + row, o.n - 1) * row_bytes + (step * EACH + i % EACH) * 16;
+        __local uchar *to = stage + i % EACH / PIECES * STEP_BYTES + X_BYTES;
+        copy16(to + piece * PIECE_PITCH + row * 16, o.w + from);
     }
 #if HIGH_BYTES
     const ulong high_at = o.blocks * (W_TWO ? 8 : 16), high_bytes = (ulong)(k / STEP) * HIGH_BYTES;
-    const uint row = get_local_id(0);
-    __global const uchar *from =
-        o.w + high_at + min(o.column0 + row, o.n - 1) * high_bytes + step * HIGH_BYTES;
-    if (HIGH_BYTES == 16) copy16(stage + HIGH_AT + row * 16, from);
-    else copy8(stage + HIGH_AT + row * 8, from);
+    UNROLL for (uint i = get_local_id(0); i < TILE_N * STEPS; i += GROUP) {
+        const uint row = i / STEPS, sub = i % STEPS;
+        const ulong from =
+            min(o.column0 + row, o.n - 1) * high_bytes + (step * STEPS + sub) * HIGH_BYTES;
+        copy_bytes(stage + sub * STEP_BYTES + HIGH_AT + row * HIGH_BYTES, o.w + high_at + from,
+                   HIGH_BYTES);
+    }
 #endif
 }
 
 #if W_BLOCKS
-/* The factors of a row for a step: a work-item loads those of one row. */
-typedef struct row_factors {
-    factors block[2];
-} row_factors;
-
-static inline row_factors load_row_factors(operand o, uint k, uint step) {
-    const ulong first =
-        (ulong)min(o.column0 + (uint)get_local_id(0), o.n - 1) * (k / BLOCK) + 2 * step;
-    row_factors out;
-    UNROLL for (uint b = 0; b < 2; b++) {
-        out.block[b] = load_factors(o.w, o.scales_at, o.blocks, first + b);
-    }
-    return out;
+/* Returns the first block of a row of the tile in a run. */
+static inline ulong first_block(operand o, uint row, uint k, uint run) {
+    return (ulong)min(o.column0 + row, o.n - 1) * (k / BLOCK) + 2 * RUN * run;
 }
 
-/* Stores factors so that a lane finds those of its four columns side by side. */
-static inline void store_row_factors(__local uchar *stage, row_factors f) {
-    const uint row = get_local_id(0), at = (row / 32 * 8 + row % 8) * TILES_N + row % 32 / 8;
-    __local half *to = (__local half *)(stage + FACTORS_AT) + at;
-    UNROLL for (uint b = 0; b < 2; b++) {
-        vstore_half_rte(f.block[b].d.x, 0, to + b * FACTORS * TILE_N);
-        if (W_HALVES) vstore_half_rte(f.block[b].d.y, 0, to + (b * FACTORS + 1) * TILE_N);
-        if (!W_BASE) continue;
-        const uint base = b * FACTORS + FACTORS / 2;
-        vstore_half_rte(f.block[b].base.x, 0, to + base * TILE_N);
-        if (W_HALVES) vstore_half_rte(f.block[b].base.y, 0, to + (base + 1) * TILE_N);
+/* Starts the copies of the bits of a run's factors. Each starts at a multiple of its size. */
+static inline void copy_run(__local uchar *runs, operand o, uint k, uint run) {
+    const uint row = get_local_id(0);
+    if (row >= TILE_N) return;
+    const ulong first = first_block(o, row, k, run);
+    __global const uchar *from = o.w + o.scales_at;
+    __local uchar *to = runs + run % RUNS * RUN_BYTES;
+    copy_bytes(to + row * OWN_BYTES, from + (WTYPE == WEIGHT_mxfp4 ? first & ~3UL : 2 * first),
+               OWN_BYTES);
+    if (OTHER_BYTES == 0) return;
+    const bool is_half = W_Q6_K || W_THIRDS; /* F16 d of eight blocks */
+    const ulong at = is_half ? first / 8 * 2 & ~3UL : W_PARTS ? first / 8 * 4 : first * 2;
+    copy_bytes(to + TILE_N * OWN_BYTES + row * OTHER_BYTES, from + o.blocks * 2 + at, OTHER_BYTES);
+}
+
+/* Returns the factors of block b of a row in a run. first: the row's first block. */
+static inline factors run_factors(__local const uchar *run, uint row, uint b, ulong first) {
+    __local const uchar *own = run + row * OWN_BYTES;
+    __local const uchar *other = run + TILE_N * OWN_BYTES + row * OTHER_BYTES;
+    uint bits = 0;
+    if (W_Q6_K || W_THIRDS) bits = ((__local const ushort *)other)[first / 8 % 2];
+    else if (W_PARTS) bits = *(__local const uint *)other;
+    else if (W_BASE) bits = ((__local const ushort *)other)[b];
+    if (WTYPE == WEIGHT_mxfp4) return factors_of(own[b + first % 4], bits);
+    return factors_of(((__local const ushort *)own)[b], bits);
+}
+
+/* Converts the factors of a stage to halves. A lane finds those of its four columns side by side.
+ */
+static inline void convert_factors(__local ushort *out, __local const uchar *runs, operand o,
+                                   uint k, uint stage) {
+    UNROLL for (uint i = get_local_id(0); i < TILE_N * STEPS; i += GROUP) {
+        const uint row = i % TILE_N, step = stage * STEPS + i / TILE_N, run = step / RUN;
+        const ulong first = first_block(o, row, k, run);
+        __local half *to = (__local half *)out + i / TILE_N * (2 * FACTORS * TILE_N) +
+                           (row / 32 * 8 + row % 8) * TILES_N + row % 32 / 8;
+        UNROLL for (uint b = 0; b < 2; b++) {
+            const factors f =
+                run_factors(runs + run % RUNS * RUN_BYTES, row, step % RUN * 2 + b, first);
+            vstore_half_rte(f.d.x, 0, to + b * FACTORS * TILE_N);
+            if (W_HALVES) vstore_half_rte(f.d.y, 0, to + (b * FACTORS + 1) * TILE_N);
+            if (!W_BASE) continue;
+            const uint base = b * FACTORS + FACTORS / 2;
+            vstore_half_rte(f.base.x, 0, to + base * TILE_N);
+            if (W_HALVES) vstore_half_rte(f.base.y, 0, to + (base + 1) * TILE_N);
+        }
     }
 }
+
+/* Starts the copies of the factors of a stage unless its run has been copied. */
+static inline void copy_factors(__local uchar *runs, operand o, uint k, uint stage) {
+    if (stage * STEPS % RUN == 0) copy_run(runs, o, k, stage * STEPS / RUN);
+}
+#define FACTORS_PARAM , __local const ushort *of_step
+#define FACTORS_ARG , of_step
+#else
+#define FACTORS_PARAM
+#define FACTORS_ARG
 #endif
 
 /* ---- fragments ---- */
-
-#ifdef __NV_CL_C_VERSION
-/* Loads four matrices of 8 x 8 halves. A lane gives the address of a row of 16 bytes. */
-static inline uint4 load_matrices(__local const uchar *row) {
-    uint4 v;
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "r"((uint)(size_t)row)
-                 : "memory");
-    return v;
-}
-#endif
 
 /* Loads word t of a piece of rows g, g + 8, g + 16 and g + 24 of the warp's columns. */
 static inline uint4 load_words(__local const uchar *pieces, uint lane) {
@@ -221,13 +248,14 @@ static inline uint join_levels(uint low, uint above, uint lane) {
     return W_Q8_0 || W_TABLE ? v ^ 0x80808080u : v;
 }
 
-/* Loads block b of a step. stage: of the warp's columns. */
-static inline block_words load_block(__local const uchar *stage, uint warp, uint lane, uint b) {
+/* Loads block b of a step. of_step: the factors of the work-group's columns. */
+static inline block_words load_block(__local const uchar *stage, uint warp, uint lane,
+                                     uint b FACTORS_PARAM) {
     __local const uchar *pieces = stage + X_BYTES + warp * (WARP * 16);
     block_words out;
     UNROLL for (uint i = 0; i < FACTORS; i++) {
-        __local const uchar *at = stage + FACTORS_AT + (b * FACTORS + i) * (TILE_N * 2);
-        out.factors[i] = *(__local const uint2 *)(at + (warp * 8 + lane / 4) * 8);
+        __local const ushort *at = of_step + (b * FACTORS + i) * TILE_N;
+        out.factors[i] = *(__local const uint2 *)(at + (warp * 8 + lane / 4) * TILES_N);
     }
     uint low[4], high[4];
 #if W_Q8_0
@@ -313,8 +341,8 @@ static inline void multiply_add(float *c, uint4 a, uint2 b) {
 }
 
 static inline void multiply_block(float c[TILES_M][TILES_N][4], __local const uchar *stage,
-                                  uint warp, uint lane, uint b) {
-    const block_words w = load_block(stage, warp, lane, b);
+                                  uint warp, uint lane, uint b FACTORS_PARAM) {
+    const block_words w = load_block(stage, warp, lane, b FACTORS_ARG);
     const uint row = lane % 16;
     UNROLL for (uint s = 0; s < 2; s++) {
         const uint piece = 2 * (2 * b + s) + lane / 16;
@@ -338,12 +366,12 @@ static inline float value_of_bits(uint bits) {
 
 /* The same steps: lanes exchange their fragments of w through local memory. */
 static inline void multiply_block(float c[TILES_M][TILES_N][4], __local const uchar *stage,
-                                  uint warp, uint lane, uint b,
+                                  uint warp, uint lane, uint b FACTORS_PARAM,
                                   __local uint2 exchange[2][TILES_N][GROUP]) {
-    const block_words w = load_block(stage, warp, lane, b);
+    const block_words w = load_block(stage, warp, lane, b FACTORS_ARG);
     for (uint s = 0; s < 2; s++) {
         for (uint j = 0; j < TILES_N; j++) {
-            exchange[s][j][warp * WARP + lane] = fragment_of(w, s, j);
+            exchange[s][j][get_local_id(0)] = fragment_of(w, s, j);
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -352,7 +380,7 @@ static inline void multiply_block(float c[TILES_M][TILES_N][4], __local const uc
         float column[TILES_N][2];
         for (uint j = 0; j < TILES_N; j++) {
             for (uint e = 0; e < 2; e++) {
-                const uint from = warp * WARP + (lane % 4 * 2 + e) * 4 + t;
+                const uint from = get_local_id(0) - lane + (lane % 4 * 2 + e) * 4 + t;
                 const uint2 pairs = exchange[s][j][from];
                 const uint pair = p % 16 < 8 ? pairs.x : pairs.y;
                 column[j][e] = value_of_bits(pair >> 16 * (p % 2) & 0xffff);
@@ -393,58 +421,72 @@ static inline float4 load_sums(volatile __global const float4 *p) {
 }
 
 /* Stores this group's sums. Returns true in the last group of the tile, with all sums added.
- * count: 0 before and after. */
-static inline bool join_splits(float c[TILES_M][TILES_N][4], __global float4 *parts,
+ * parts: of the tile; count: 0 before and after. */
+static inline bool join_splits(float4 own[OWN_SUMS], __global float4 *parts,
                                volatile __global uint *count, uint split, uint n_splits,
                                __local uint *finished) {
-    enum { EACH = TILES_M * TILES_N * GROUP };
+    enum { EACH = OWN_SUMS * GROUP };
     const uint lid = get_local_id(0);
     __global float4 *mine = parts + (ulong)split * EACH + lid;
-    UNROLL for (uint i = 0; i < TILES_M; i++) UNROLL for (uint j = 0; j < TILES_N; j++) {
-        mine[(i * TILES_N + j) * GROUP] = (float4)(c[i][j][0], c[i][j][1], c[i][j][2], c[i][j][3]);
-    }
+    UNROLL for (uint i = 0; i < OWN_SUMS; i++) mine[i * GROUP] = own[i];
     if (!is_last_group(count, n_splits, finished)) return false;
-    /* Loads of a row of tiles and of several parts are in flight together. */
-    UNROLL for (uint i = 0; i < TILES_M; i++) {
-        float4 sums[TILES_N] = {0, 0, 0, 0};
-        __global const float4 *part = parts + i * TILES_N * GROUP + lid;
+    /* Several loads are in flight together. */
+    enum { TOGETHER = OWN_SUMS < 4 ? OWN_SUMS : 4 };
+    UNROLL for (uint i = 0; i < OWN_SUMS; i += TOGETHER) {
+        float4 sums[TOGETHER] = {0};
+        __global const float4 *part = parts + i * GROUP + lid;
         _Pragma("unroll 4") for (uint s = 0; s < n_splits; s++) {
-            UNROLL for (uint j = 0; j < TILES_N; j++) {
+            UNROLL for (uint j = 0; j < TOGETHER; j++) {
                 sums[j] += load_sums(part + (ulong)s * EACH + j * GROUP);
             }
         }
-        UNROLL for (uint j = 0; j < TILES_N; j++) {
-            c[i][j][0] = sums[j].x;
-            c[i][j][1] = sums[j].y;
-            c[i][j][2] = sums[j].z;
-            c[i][j][3] = sums[j].w;
-        }
+        UNROLL for (uint j = 0; j < TOGETHER; j++) own[i + j] = sums[j];
     }
     return true;
+}
+
+/* Adds the sums of the teams, in their order, and keeps those that this work-item stores.
+ * between: local memory for the sums of all work-items. */
+static inline void join_teams(float4 own[OWN_SUMS], float c[TILES_M][TILES_N][4],
+                              __local float4 *between) {
+    const uint member = get_local_id(0) % TILE_N, team = get_local_id(0) / TILE_N;
+    if (TEAMS > 1) barrier(CLK_LOCAL_MEM_FENCE);
+    UNROLL for (uint i = 0; i < SUMS; i++) {
+        const uint a = i / TILES_N, b = i % TILES_N;
+        const float4 v = (float4)(c[a][b][0], c[a][b][1], c[a][b][2], c[a][b][3]);
+        if (TEAMS > 1) between[(team * SUMS + i) * TILE_N + member] = v;
+        else own[i % OWN_SUMS] = v;
+    }
+    if (TEAMS == 1) return;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    UNROLL for (uint i = 0; i < OWN_SUMS; i++) {
+        own[i] = 0;
+        UNROLL for (uint t = 0; t < TEAMS; t++) {
+            own[i] += between[(t * SUMS + team * OWN_SUMS + i) * TILE_N + member];
+        }
+    }
 }
 
 /* ---- kernels ---- */
 
 /* Writes the sums, times the factor of each row of x. */
-static inline void store_tile(float c[TILES_M][TILES_N][4], __global float *y,
+static inline void store_tile(float4 own[OWN_SUMS], __global float *y,
                               __global const float *factors, uint row0, uint column0, uint m,
-                              uint n, uint lane) {
+                              uint n) {
     const bool is_paired = n % 2 == 0 && (size_t)y % 8 == 0;
-    UNROLL for (uint i = 0; i < 2 * TILES_M; i++) {
-        const uint row = row0 + 8 * i + lane / 4;
+    const uint lane = get_local_id(0) % WARP, team = get_local_id(0) / TILE_N;
+    UNROLL for (uint i = 0; i < 2 * OWN_SUMS; i++) {
+        const uint tile = team * OWN_SUMS + i / 2;
+        const uint row = row0 + tile / TILES_N * 16 + i % 2 * 8 + lane / 4;
+        const uint column = column0 + tile % TILES_N * 8 + lane % 4 * 2;
         if (row >= m) continue;
-        const float factor = factors[row];
-        UNROLL for (uint j = 0; j < TILES_N; j++) {
-            const uint column = column0 + 8 * j + lane % 4 * 2;
-            const float a = c[i / 2][j][i % 2 * 2] * factor;
-            const float b = c[i / 2][j][i % 2 * 2 + 1] * factor;
-            __global float *to = y + (ulong)row * n + column;
-            if (is_paired && column < n) {
-                *(__global float2 *)to = (float2)(a, b);
-            } else {
-                if (column < n) to[0] = a;
-                if (column + 1 < n) to[1] = b;
-            }
+        const float2 v = (i % 2 ? own[i / 2].hi : own[i / 2].lo) * factors[row];
+        __global float *to = y + (ulong)row * n + column;
+        if (is_paired && column < n) {
+            *(__global float2 *)to = v;
+        } else {
+            if (column < n) to[0] = v.x;
+            if (column + 1 < n) to[1] = v.y;
         }
     }
 }
@@ -459,10 +501,15 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
 matmul_mma(__global const uchar *packed, ulong factors_at, WEIGHT_PARAMS(0), WEIGHT_PARAMS(1),
            WEIGHT_PARAMS(2), uint m, uint k, uint n_splits, __global float4 *parts,
            __global uint *counts) {
-    __local uchar stages[STAGES * STAGE_BYTES] __attribute__((aligned(128)));
+    __local uchar stages[LOCAL_BYTES] __attribute__((aligned(128)));
     __local uint finished;
+#if W_BLOCKS
+    /* Bits of factors, and the factors of the present stage and of the next one. */
+    __local uchar runs[RUNS * RUN_BYTES] __attribute__((aligned(16)));
+    __local ushort stage_factors[2][STEPS * 2 * FACTORS * TILE_N] __attribute__((aligned(8)));
+#endif
     EXCHANGE
-    const uint lid = get_local_id(0), lane = lid % WARP, warp = lid / WARP;
+    const uint lid = get_local_id(0), lane = lid % WARP, warp = lid / WARP % 4;
     const uint row0 = get_group_id(0) * TILE_M, column_tile = get_group_id(1);
     const uint split = get_group_id(2);
     const uint tiles0 = (n0 + TILE_N - 1) / TILE_N, tiles1 = (n1 + TILE_N - 1) / TILE_N;
@@ -476,55 +523,70 @@ matmul_mma(__global const uchar *packed, ulong factors_at, WEIGHT_PARAMS(0), WEI
         y = (__global float *)(y1 + y_at1);
     }
     o.blocks = (ulong)o.n * (k / BLOCK);
-    const uint all_steps = k / STEP;
+    const uint all_steps = k / (STEP * STEPS);
     const uint first = all_steps * split / n_splits, end = all_steps * (split + 1) / n_splits;
 
     float c[TILES_M][TILES_N][4];
     UNROLL for (uint i = 0; i < TILES_M; i++) UNROLL for (uint j = 0; j < TILES_N; j++) {
         c[i][j][0] = c[i][j][1] = c[i][j][2] = c[i][j][3] = 0;
     }
+    /* The bits of factors arrive a stage before the levels, so that they can be converted. */
+#if W_BLOCKS
+    copy_run(runs, o, k, first * STEPS / RUN);
+#endif
     for (uint i = 0; i < STAGES - 1; i++) {
+        __local uchar *stage = stages + i * STAGE_BYTES;
         if (first + i < end) {
-            __local uchar *stage = stages + i * STAGE_BYTES;
             copy_x(stage, packed, row0, m, k, first + i);
             copy_w(stage, o, k, first + i);
-#if W_BLOCKS
-            store_row_factors(stage, load_row_factors(o, k, first + i));
-#endif
         }
+#if W_BLOCKS
+        if (first + i + 1 < end) copy_factors(runs, o, k, first + i + 1);
+#endif
         END_COPIES;
     }
+#if W_BLOCKS
+    WAIT_COPIES(STAGES - 2);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    convert_factors(stage_factors[first % 2], runs, o, k, first);
+#endif
     uint now = 0, later = STAGES - 1;
     for (uint step = first; step < end; step++) {
         WAIT_COPIES(STAGES - 2);
         barrier(CLK_LOCAL_MEM_FENCE);
-        __local uchar *next = stages + later * STAGE_BYTES;
-        const bool is_next = step + STAGES - 1 < end;
-#if W_BLOCKS
-        row_factors f;
-#endif
-        if (is_next) {
-            copy_x(next, packed, row0, m, k, step + STAGES - 1);
-            copy_w(next, o, k, step + STAGES - 1);
-#if W_BLOCKS
-            f = load_row_factors(o, k, step + STAGES - 1);
-#endif
+        __local uchar *stage = stages + now * STAGE_BYTES;
+        const uint last = step + STAGES - 1;
+        if (last < end) {
+            copy_x(stages + later * STAGE_BYTES, packed, row0, m, k, last);
+            copy_w(stages + later * STAGE_BYTES, o, k, last);
         }
+#if W_BLOCKS
+        if (last + 1 < end) copy_factors(runs, o, k, last + 1);
+#endif
         END_COPIES;
-        UNROLL for (uint b = 0; b < 2; b++) {
-            multiply_block(c, stages + now * STAGE_BYTES, warp, lane, b EXCHANGED);
-        }
-#if W_BLOCKS
-        if (is_next) store_row_factors(next, f);
-#endif
+        later = now;
         now = now + 1 == STAGES ? 0 : now + 1;
-        later = later + 1 == STAGES ? 0 : later + 1;
+#if W_BLOCKS
+        if (step + 1 < end) {
+            convert_factors(stage_factors[(step + 1) % 2], runs, o, k, step + 1);
+        }
+#endif
+        for (uint i = lid / TILE_N; i < STEPS; i += TEAMS) {
+#if W_BLOCKS
+            __local const ushort *of_step = stage_factors[step % 2] + i * (2 * FACTORS * TILE_N);
+#endif
+            UNROLL for (uint b = 0; b < 2; b++) {
+                multiply_block(c, stage + i * STEP_BYTES, warp, lane, b FACTORS_ARG EXCHANGED);
+            }
+        }
     }
+    float4 own[OWN_SUMS];
+    join_teams(own, c, (__local float4 *)stages);
     if (n_splits > 1) {
         const uint tile = column_tile * get_num_groups(0) + get_group_id(0);
-        __global float4 *sums = parts + (ulong)tile * n_splits * (TILES_M * TILES_N * GROUP);
-        if (!join_splits(c, sums, counts + tile, split, n_splits, &finished)) return;
+        __global float4 *sums = parts + (ulong)tile * n_splits * (OWN_SUMS * GROUP);
+        if (!join_splits(own, sums, counts + tile, split, n_splits, &finished)) return;
     }
-    store_tile(c, y, (__global const float *)(packed + factors_at), row0, o.column0 + warp * WARP,
-               m, o.n, lane);
+    store_tile(own, y, (__global const float *)(packed + factors_at), row0, o.column0 + warp * WARP,
+               m, o.n);
 }

@@ -96,35 +96,50 @@ typedef struct factors {
     float2 d, base;
 } factors;
 
-/* Loads the factors of block b of all_blocks. */
-static inline factors load_factors(__global const uchar *w, ulong scales_at, ulong all_blocks,
-                                   ulong b) {
-    __global const half *halves = (__global const half *)(w + scales_at);
+/* Returns the value of the F16 number in the low half. */
+static inline float low_half(uint bits) {
+    const ushort h = (ushort)bits;
+    return vload_half(0, (const half *)&h);
+}
+
+/* Returns the factors of a block from their bits. own: F16 d, a byte of exponent, or two bytes.
+ * other: F16 m, or F16 numbers of eight blocks. */
+static inline factors factors_of(ushort own, uint other) {
     factors out;
     out.base = 0;
 #if W_PARTS
-    const uchar2 part = ((__global const uchar2 *)halves)[b];
+    const uchar2 part = as_uchar2(own);
 #if W_Q6_K || W_THIRDS
-    out.d = vload_half(all_blocks + b / 8, halves) * convert_float2(as_char2(part));
+    out.d = low_half(other) * convert_float2(as_char2(part));
+#elif W_TWO
+    out.d = low_half(other) * convert_float2(part & (uchar2)(15));
+    out.base = -low_half(other >> 16) * convert_float2(part >> (uchar2)(4));
 #else
-    const float2 whole = vload_half2(b / 8, halves + all_blocks);
-#if W_TWO
-    out.d = whole.x * convert_float2(part & (uchar2)(15));
-    out.base = -whole.y * convert_float2(part >> (uchar2)(4));
-#else
-    out.d = (float2)(whole.x * (float)part.x);
-    out.base = (float2)(-whole.y * (float)part.y);
-#endif
+    out.d = (float2)(low_half(other) * (float)part.x);
+    out.base = (float2)(-low_half(other >> 16) * (float)part.y);
 #endif
 #elif WTYPE == WEIGHT_mxfp4
-    out.d = (float2)mxfp4_scale(((__global const uchar *)halves)[b]);
+    out.d = (float2)mxfp4_scale((uchar)own);
 #else
-    out.d = (float2)vload_half(b, halves);
+    out.d = (float2)low_half(own);
 #if W_BASE
-    out.base = (float2)vload_half(all_blocks + b, halves);
+    out.base = (float2)low_half(other);
 #endif
 #endif
     return out;
+}
+
+/* Loads the factors of block b of all_blocks. */
+static inline factors load_factors(__global const uchar *w, ulong scales_at, ulong all_blocks,
+                                   ulong b) {
+    __global const uchar *at = w + scales_at;
+    __global const ushort *halves = (__global const ushort *)at;
+    const ushort own = WTYPE == WEIGHT_mxfp4 ? at[b] : halves[b];
+    uint other = 0;
+    if (W_Q6_K || W_THIRDS) other = halves[all_blocks + b / 8];
+    else if (W_PARTS) other = ((__global const uint *)(halves + all_blocks))[b / 8];
+    else if (W_BASE) other = halves[all_blocks + b];
+    return factors_of(own, other);
 }
 
 /* Loads the bits above the nibbles (or two bits) of a block: x for elements 0 to 15, y for 16
