@@ -14,9 +14,8 @@ ag_status ag_kv_positions_create(ag_kv_cache *c, ag_error *err) {
 }
 
 /* Returns the copy of a slot's position; NULL if positions are read from the blocks. The copies of
- * a slot are together, since all heads grow by the same tokens: those of a head are n_kv_heads
- * apart.
- */
+ * a slot are together, since all heads grow by the same tokens: those of a head have a stride of
+ * n_kv_heads. */
 static uint32_t *known_of(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot) {
     if (!c->positions) return NULL;
     return c->positions + c->at[layer].first.head_slot + (size_t)slot * ag_kv_heads_of(c, layer) +
@@ -26,25 +25,25 @@ static uint32_t *known_of(const ag_kv_cache *c, uint32_t layer, uint32_t head, u
 void ag_kv_record_positions(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
                             const uint32_t *positions, size_t n) {
     uint32_t *known = known_of(c, layer, head, slot);
-    const size_t apart = ag_kv_heads_of(c, layer);
-    for (size_t i = 0; known && i < n; i++) known[i * apart] = positions[i];
+    const size_t stride = ag_kv_heads_of(c, layer);
+    for (size_t i = 0; known && i < n; i++) known[i * stride] = positions[i];
 }
 
 void ag_kv_move_positions(ag_kv_cache *c, uint32_t layer, uint32_t head, const uint32_t *keep,
                           uint32_t n_keep) {
     uint32_t *known = known_of(c, layer, head, 0);
-    const size_t apart = ag_kv_heads_of(c, layer);
-    for (uint32_t i = 0; known && i < n_keep; i++) known[i * apart] = known[keep[i] * apart];
+    const size_t stride = ag_kv_heads_of(c, layer);
+    for (uint32_t i = 0; known && i < n_keep; i++) known[i * stride] = known[keep[i] * stride];
 }
 
 void ag_kv_copy_positions(ag_kv_cache *to, const ag_kv_cache *from) {
     for (uint32_t l = 0; l < from->params.n_layers; l++) {
         for (uint32_t h = 0; h < ag_kv_heads_of(from, l); h++) {
             const uint32_t *known = known_of(from, l, h, 0);
-            const size_t apart = ag_kv_heads_of(from, l);
+            const size_t stride = ag_kv_heads_of(from, l);
             const uint32_t n = known ? ag_kv_slots_of(from, l)[h] : 0;
             for (uint32_t s = 0; s < n; s++)
-                ag_kv_record_positions(to, l, h, s, known + s * apart, 1);
+                ag_kv_record_positions(to, l, h, s, known + s * stride, 1);
         }
     }
 }
@@ -53,8 +52,8 @@ ag_status ag_kv_get_positions(const ag_kv_cache *c, uint32_t layer, uint32_t hea
                               uint32_t n, uint32_t *positions, ag_error *err) {
     const uint32_t *known = known_of(c, layer, head, slot);
     if (known) {
-        const size_t apart = ag_kv_heads_of(c, layer);
-        for (uint32_t i = 0; i < n; i++) positions[i] = known[i * apart];
+        const size_t stride = ag_kv_heads_of(c, layer);
+        for (uint32_t i = 0; i < n; i++) positions[i] = known[i * stride];
         return AG_OK;
     }
     const ag_kv_block *b = ag_kv_block_of(c, layer, head, slot / AG_KV_BLOCK);

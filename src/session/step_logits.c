@@ -102,7 +102,7 @@ void ag_session_leave_logit_rows(const ag_session *s) {
 }
 
 /* Copies logits that are only in the model's first n rows to their sessions' own rows. */
-static ag_status free_rows(const ag_model *m, size_t n, ag_error *err) {
+static ag_status vacate_rows(const ag_model *m, size_t n, ag_error *err) {
     for (size_t i = 0; i < n; i++) {
         ag_session *s = m->logit_row_users[i];
         ag_tensor row;
@@ -180,7 +180,7 @@ static ag_status compute_group(ag_model *m, const output_row *outputs, const siz
     const bool adjacent = rows[n - 1] - rows[0] == n - 1;
     ag_tensor logits;
     AG_TRY(ag_tensor_rows(&logits, &m->logit_rows, 0, n, err));
-    AG_TRY(free_rows(m, n, err));
+    AG_TRY(vacate_rows(m, n, err));
     if (!adjacent) AG_TRY(gather_rows(m, rows, n, err));
     const ag_tensor *hidden = adjacent ? &m->hidden : &m->stream;
     AG_TRY(ag_model_logits(m, hidden, adjacent ? rows[0] : 0, n, &logits, err));

@@ -10,7 +10,7 @@
 
 enum { FIRST_WORDS = 1 << 16, MAX_TABLES = 1 << 12, ALIGN_WORDS = 8, BUFFER_SHIFT = 56 };
 
-/* Buffers of the blocks of a table, in the order of their numbers. */
+/* Buffers of the blocks of a table, in the order of their numbers. None with addresses. */
 typedef struct buffers {
     ag_buffer *list[AG_KV_BUFFERS];
     size_t n;
@@ -23,6 +23,7 @@ typedef struct table_entry {
     size_t at, capacity; /* in words */
     size_t n;            /* words of the table; 0: not made yet */
     size_t n_sent;       /* leading words that the device has */
+    uint32_t released;   /* count of released memory objects when the table was made */
     buffers in;
 } table_entry;
 
@@ -36,7 +37,7 @@ struct ag_cl_kv_tables {
 };
 
 static void release_words(ag_cl_backend *cl, ag_cl_kv_tables *t) {
-    if (t->mem) ag_cl_release_mem(cl, t->mem);
+    if (t->mem) ag_cl_release_part(cl, t->mem);
     t->mem = NULL;
     ag_free(t->words);
     ag_free(t->blocks);
@@ -56,7 +57,7 @@ static void forget_all(ag_cl_kv_tables *t) {
     t->n_entries = t->used = 0;
 }
 
-/* Grows the buffer to n words. Enqueued commands retain the old buffer until they are done. */
+/* Grows the buffer to n words. The old buffer lasts until enqueued commands are done. */
 static ag_status need_words(ag_cl_backend *cl, ag_cl_kv_tables *t, size_t n) {
     ag_error *err = &cl->base.err;
     if (t->mem && n <= t->n_words / 4) return AG_OK;
@@ -104,11 +105,12 @@ static table_entry *claim_entry(ag_cl_kv_tables *t, const ag_cl_kv_rows *rows, s
 }
 
 /* Returns whether the device has the table of these blocks. */
-static bool is_made(const ag_cl_kv_tables *t, const table_entry *p, const ag_cl_kv_rows *rows,
+static bool is_made(const ag_cl_backend *cl, const table_entry *p, const ag_cl_kv_rows *rows,
                     size_t n) {
+    const ag_cl_kv_tables *t = cl->kv_tables;
     const ag_kv_block *made = t->blocks + p->at, *from = rows->blocks;
     const size_t row = rows->n_blocks * sizeof *made;
-    if (p->n != n) return false;
+    if (p->n != n || p->released != cl->released) return false;
     if (rows->per_row == rows->n_blocks) return !memcmp(made, from, n * sizeof *made);
     for (size_t r = 0; r < rows->n_rows; r++, made += rows->n_blocks, from += rows->per_row)
         if (memcmp(made, from, row) != 0) return false;
@@ -128,20 +130,35 @@ static ag_status number_of(ag_cl_backend *cl, buffers *b, ag_buffer *buffer, uin
     return AG_OK;
 }
 
+/* Writes the word of a block. none: of an entry without a block, whose memory kernels may read. */
+static ag_status word_of(ag_cl_backend *cl, table_entry *p, const ag_kv_block *block,
+                         const ag_kv_block *none, uint64_t *out) {
+    uint64_t number;
+    if (!block->buffer) block = none;
+    *out = 0;
+    if (!block->buffer) return AG_OK;
+    if (cl->by_address) {
+        AG_TRY(ag_cl_buffer_address(cl, block->buffer, out));
+    } else {
+        AG_TRY(number_of(cl, &p->in, block->buffer, &number));
+        *out = number << BUFFER_SHIFT;
+    }
+    *out += block->offset;
+    return AG_OK;
+}
+
 static ag_status make_words(ag_cl_backend *cl, table_entry *p, const ag_cl_kv_rows *rows,
                             bool *changed) {
     ag_cl_kv_tables *t = cl->kv_tables;
-    uint64_t *to = t->words + p->at, number = 0;
-    ag_kv_block *block = t->blocks + p->at;
+    uint64_t *to = t->words + p->at, word;
+    ag_kv_block *block = t->blocks + p->at, none = {0};
     p->in.n = 0;
+    for (size_t r = 0; r < rows->n_rows && !none.buffer; r++)
+        none = rows->blocks[r * rows->per_row];
     for (size_t r = 0; r < rows->n_rows; r++) {
         const ag_kv_block *from = rows->blocks + r * rows->per_row;
         for (uint32_t b = 0; b < rows->n_blocks; b++, to++, block++) {
-            uint64_t word = 0;
-            if (from[b].buffer) {
-                AG_TRY(number_of(cl, &p->in, from[b].buffer, &number));
-                word = number << BUFFER_SHIFT | from[b].offset;
-            }
+            AG_TRY(word_of(cl, p, &from[b], &none, &word));
             *changed = *changed || *to != word;
             *to = word;
             *block = from[b];
@@ -158,7 +175,7 @@ static ag_status keep_table(ag_cl_backend *cl, const ag_cl_kv_rows *rows, size_t
     if (!t) return AG_FAIL(&cl->base.err, NOMEM, "table of %zu KV blocks", n);
     AG_TRY(need_words(cl, t, n));
     table_entry *p = *out = claim_entry(t, rows, n);
-    if (is_made(t, p, rows, n)) return AG_OK;
+    if (is_made(cl, p, rows, n)) return AG_OK;
     /* A larger slab may have the blocks at the same offsets. */
     const size_t word = sizeof *t->words, n_sent = p->n_sent;
     bool changed = n_sent < n;
@@ -170,6 +187,7 @@ static ag_status keep_table(ag_cl_backend *cl, const ag_cl_kv_rows *rows, size_t
         cl->counts.tables++;
     }
     p->n = n;
+    p->released = cl->released;
     p->n_sent = n_sent > n ? n_sent : n;
     return AG_OK;
 }
@@ -186,8 +204,8 @@ void ag_cl_arg_rows(ag_cl_launch *l, const ag_cl_kv_rows *rows) {
     const bool is_ready = p && l->staged == AG_OK;
     for (size_t i = 0; i < AG_KV_BUFFERS; i++)
         ag_cl_arg_buffer(l, is_ready && i < p->in.n ? p->in.list[i] : NULL);
-    ag_cl_arg_mem(l, is_ready ? l->cl->kv_tables->mem : NULL);
-    ag_cl_arg_u64(l, is_ready ? p->at * sizeof(uint64_t) : 0);
+    ag_cl_arg_part(l, is_ready ? l->cl->kv_tables->mem : NULL,
+                   is_ready ? p->at * sizeof(uint64_t) : 0);
     ag_cl_arg_u32(l, rows->n_blocks);
 }
 

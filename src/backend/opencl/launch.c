@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arguments of kernels, and launches. */
-#include "backend/opencl/opencl.h"
+#include "backend/opencl/ops.h"
 #include "core/fail.h"
 
 #include <stdio.h>
@@ -45,7 +45,7 @@ void ag_cl_arg_u64(ag_cl_launch *l, uint64_t v) { set_unknown(l, sizeof v, &v, 0
 void ag_cl_arg_f32(ag_cl_launch *l, float v) { set_unknown(l, sizeof v, &v, 0); }
 
 void ag_cl_arg_mem(ag_cl_launch *l, cl_mem mem) {
-    set_unknown(l, sizeof mem, &mem, atomic_load(&l->cl->released) + 1);
+    set_unknown(l, sizeof mem, &mem, mem ? atomic_load(&l->cl->released) + 1 : 0);
 }
 
 static void refuse(ag_cl_launch *l, cl_int code) {
@@ -70,9 +70,41 @@ void ag_cl_arg_buffer(ag_cl_launch *l, ag_buffer *buf) {
     ag_cl_arg_mem(l, b->mem);
 }
 
+/* Sets a null pointer and an address. */
+static void arg_address(ag_cl_launch *l, ag_status st, uint64_t address) {
+    if (st != AG_OK) {
+        l->staged = st;
+        refuse(l, CL_OUT_OF_RESOURCES);
+        return;
+    }
+    ag_cl_arg_mem(l, NULL);
+    ag_cl_arg_u64(l, address);
+}
+
+void ag_cl_arg_at(ag_cl_launch *l, ag_buffer *buf, uint64_t offset) {
+    uint64_t address = 0;
+    if (l->cl->by_address && buf && ag_cl_buffer_of(l->cl, buf)) {
+        const ag_status st = ag_cl_buffer_address(l->cl, buf, &address);
+        arg_address(l, st, address + offset);
+    } else {
+        ag_cl_arg_buffer(l, buf);
+        ag_cl_arg_u64(l, offset);
+    }
+}
+
 void ag_cl_arg_tensor(ag_cl_launch *l, const ag_tensor *t) {
-    ag_cl_arg_buffer(l, t ? t->buffer : NULL);
-    ag_cl_arg_u64(l, t ? t->offset : 0);
+    ag_cl_arg_at(l, t ? t->buffer : NULL, t ? t->offset : 0);
+}
+
+void ag_cl_arg_part(ag_cl_launch *l, cl_mem mem, uint64_t offset) {
+    uint64_t address = 0;
+    if (l->cl->by_address && mem) {
+        const ag_status st = ag_cl_part_address(l->cl, mem, &address);
+        arg_address(l, st, address + offset);
+    } else {
+        ag_cl_arg_mem(l, mem);
+        ag_cl_arg_u64(l, offset);
+    }
 }
 
 void ag_cl_arg_staged(ag_cl_launch *l, const void *data, size_t n) {
@@ -82,8 +114,7 @@ void ag_cl_arg_staged(ag_cl_launch *l, const void *data, size_t n) {
         l->staged = ag_cl_stage(l->cl, data, n, &mem, &offset, &l->cl->base.err);
         if (l->staged != AG_OK) l->code = CL_OUT_OF_RESOURCES;
     }
-    ag_cl_arg_mem(l, mem);
-    ag_cl_arg_u64(l, offset);
+    ag_cl_arg_part(l, mem, offset);
 }
 
 /* ---- launching ---- */

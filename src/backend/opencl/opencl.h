@@ -51,6 +51,13 @@ typedef struct ag_cl_staging {
 
 /* ---- the backend ---- */
 
+/* Memory of the backend that kernels use parts of, and its address. */
+typedef struct ag_cl_part {
+    cl_mem mem; /* borrowed */
+    uint64_t address;
+} ag_cl_part;
+enum { AG_CL_PARTS = 8 };
+
 struct ag_cl_backend {
     ag_backend base;
     ag_cl_api api;
@@ -81,6 +88,9 @@ struct ag_cl_backend {
         unsigned char *memory; /* owned; tables of several sequences (scratch.c) */
         size_t bytes;
     } joined;
+    ag_cl_part parts[AG_CL_PARTS]; /* parts used last; next_part: replaced next */
+    size_t next_part;
+    cl_mem address_result;      /* owned; an address that a kernel writes; NULL: not needed yet */
     ag_cl_loading *loading;     /* owned; NULL until a weight is prepared */
     uint32_t n_threads;         /* host threads for loading; 0: the usable cores */
     ag_cl_steps *steps;         /* owned; NULL until a token is decoded */
@@ -102,6 +112,7 @@ struct ag_cl_backend {
     bool mma;                        /* products and attention of many rows on tensor cores */
     bool mma_checked;                /* ag_cl_mma_check() has run */
     size_t mma_local;                /* local memory for a work-group of them, bytes */
+    bool by_address;                 /* kernels get addresses: addresses.c */
     bool zero_copy;                  /* buffers are in memory that host and device share */
     bool gpu_attention;              /* false: attention is composed on the host */
     char description[512];
@@ -119,11 +130,20 @@ ag_status ag_cl_fail(const ag_cl_backend *cl, ag_error *err, cl_int code, const 
     __attribute__((format(printf, 4, 5)));
 
 /* Releases a memory object. A later object may get the same handle, so all memory arguments of
- * kernels become unknown. */
+ * kernels become unknown. With addresses waits for the queue; the next command reports an error of
+ * an earlier kernel. Any thread may call it. */
 void ag_cl_release_mem(ag_cl_backend *cl, cl_mem mem);
 
 /* Waits for the queue. Errors of earlier kernels may be reported here. */
 ag_status ag_cl_finish(ag_cl_backend *cl, ag_error *err);
+
+/* ---- addresses (addresses.c) ---- */
+
+/* Writes the device address of a buffer. Waits for the queue if it is not known yet. */
+ag_status ag_cl_buffer_address(ag_cl_backend *cl, ag_buffer *buf, uint64_t *out);
+/* The same for memory of the backend, which ag_cl_release_part() releases. */
+ag_status ag_cl_part_address(ag_cl_backend *cl, cl_mem mem, uint64_t *out);
+void ag_cl_release_part(ag_cl_backend *cl, cl_mem mem);
 
 /* ---- kernels (kernel_table.c), launches (launch.c) and the queue (queue.c) ---- */
 
@@ -159,8 +179,10 @@ void ag_cl_arg_mem(ag_cl_launch *l, cl_mem mem);     /* global T * */
 /* Sets a global T * to the start of the buffer. NULL: a null pointer, which costs a launch less
  * than another buffer. Rejects buffers of other memories. */
 void ag_cl_arg_buffer(ag_cl_launch *l, ag_buffer *buf);
-/* Sets two arguments: global uchar *, the start of the buffer, and ulong, the tensor's offset in
- * bytes. t NULL: null and 0. */
+/* Sets two arguments whose sum is the place in the buffer: global uchar *, its start, and ulong,
+ * the offset in bytes; or null and an address. buf NULL: null and the offset. */
+void ag_cl_arg_at(ag_cl_launch *l, ag_buffer *buf, uint64_t offset);
+/* The same for a tensor. t NULL: null and 0. */
 void ag_cl_arg_tensor(ag_cl_launch *l, const ag_tensor *t);
 /* Stages n bytes of host memory now and sets the same two arguments to the copy. */
 void ag_cl_arg_staged(ag_cl_launch *l, const void *data, size_t n);
@@ -208,7 +230,7 @@ typedef struct ag_cl_buffer {
     ag_buffer base;
     ag_cl_memory *memory; /* borrowed */
     cl_mem mem;           /* owned */
-    uint64_t address;     /* device address; 0: not known yet (token_mailbox.c) */
+    uint64_t address;     /* device address; 0: not known yet (addresses.c) */
     void *mapped;         /* host address while mapped, else NULL */
     uint32_t named_by;    /* bits of the entries of steps.h that this buffer identifies */
 } ag_cl_buffer;

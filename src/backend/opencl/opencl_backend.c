@@ -23,6 +23,7 @@ static void cl_destroy(ag_backend *b) {
     if (cl->scratch.mem) ag_cl_release_mem(cl, cl->scratch.mem);
     if (cl->packed.mem) ag_cl_release_mem(cl, cl->packed.mem);
     if (cl->tile_counts.mem) ag_cl_release_mem(cl, cl->tile_counts.mem);
+    if (cl->address_result) ag_cl_release_mem(cl, cl->address_result);
     if (cl->queue) (void)cl->api.clReleaseCommandQueue(cl->queue);
     if (cl->context) (void)cl->api.clReleaseContext(cl->context);
     ag_cl_api_close(&cl->api);
@@ -130,6 +131,7 @@ static void choose_kernels(ag_cl_backend *cl) {
     cl->int_dot = ag_cl_is_on(sw->int_dot, capability >= 61 || cl->vendor.dot);
     cl->mma = ag_cl_is_on(sw->mma, capability >= 80);
     cl->mma_local = mma_local(cl, capability);
+    cl->by_address = ag_cl_is_on(sw->addresses, capability >= 80) && !cl->zero_copy;
     cl->packed.order = AG_Q4_0;
     if (sw->units) cl->device.compute_units = sw->units;
 }

@@ -26,7 +26,8 @@ ag_status ag_cl_need_counts(ag_cl_backend *cl, size_t n);
 /* Returns host memory for tables of several sequences, like ag_cl_need_scratch(). */
 ag_status ag_cl_need_joined(ag_cl_backend *cl, size_t bytes, unsigned char **out);
 
-/* Sets two arguments: global uchar * and the offset in bytes. */
+/* Sets the same two arguments as ag_cl_arg_at(), for memory of the backend that
+ * ag_cl_release_part() releases. */
 void ag_cl_arg_part(ag_cl_launch *l, cl_mem mem, uint64_t offset);
 
 /* ops_rows.c */

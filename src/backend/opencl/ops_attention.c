@@ -106,8 +106,7 @@ static ag_status choose_sizes(work *w) {
 
 static void arg_rows(const work *w, ag_cl_launch *l, const ag_tensor *t, size_t row) {
     const size_t at = (w->seq->row0 + row) * w->heads * w->dim * sizeof(float);
-    ag_cl_arg_buffer(l, t->buffer);
-    ag_cl_arg_u64(l, t->offset + at);
+    ag_cl_arg_at(l, t->buffer, t->offset + at);
 }
 
 /* Sets CACHE_PARAMS of attention.cl for rows [row, row + n_rows). */

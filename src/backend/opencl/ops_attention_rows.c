@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* WARPS and MAX_QUERIES: work-groups of attention_rows.cl. GROUPS: of a compute unit at a time. */
-enum { WARP = 32, WARPS = 6, WG = WARP * WARPS, MAX_QUERIES = 8, MAX_DIM = 128, GROUPS = 2 };
+/* WARPS and MAX_QUERIES: work-groups of attention_rows.cl. */
+enum { WARP = 32, WARPS = 6, WG = WARP * WARPS, MAX_QUERIES = 8, MAX_DIM = 128 };
 enum { MIN_SPAN_BLOCKS = 2 };
 
 /* ---- one cache of several sequences ---- */
@@ -126,7 +126,9 @@ static grid grid_for(const ag_cl_backend *cl, const ag_tensor *q, size_t kv_head
     g.chunks = (g.group + g.queries - 1) / g.queries;
     g.n_blocks = ag_kv_blocks_for(ag_kv_view_max_slots(&all->kv));
     const size_t units = all->n_rows * kv_heads * g.chunks;
-    const size_t wanted = GROUPS * cl->device.compute_units / units;
+    /* Registers of a compute unit of NVIDIA's suffice for two groups with few queries or values. */
+    const size_t groups = g.queries > MAX_QUERIES / 2 || g.dim > MAX_DIM / 2 ? 1 : 2;
+    const size_t wanted = groups * cl->device.compute_units / units;
     size_t blocks = wanted > 1 ? (g.n_blocks + wanted - 1) / wanted : g.n_blocks;
     if (blocks < MIN_SPAN_BLOCKS) blocks = MIN_SPAN_BLOCKS;
     g.span = (uint32_t)blocks * AG_KV_BLOCK;
@@ -145,8 +147,7 @@ static ag_status need_spans(ag_cl_backend *cl, const grid *g, size_t n, cl_mem *
 }
 
 static void arg_rows(ag_cl_launch *l, const grid *g, const ag_tensor *t, size_t row0) {
-    ag_cl_arg_buffer(l, t->buffer);
-    ag_cl_arg_u64(l, t->offset + row0 * g->heads * g->dim * sizeof(float));
+    ag_cl_arg_at(l, t->buffer, t->offset + row0 * g->heads * g->dim * sizeof(float));
 }
 
 static void arg_cache(ag_cl_launch *l, const grid *g, const ag_attention_seq *all,

@@ -5,7 +5,10 @@
 #include "core/fail.h"
 #include "quant/quant.h"
 
-enum { WG = 32 }; /* as in the file */
+#include <stdio.h>
+
+/* Work-items of a group. A multiprocessor of NVIDIA's runs at most 32 groups at a time. */
+enum { MIN_WG = 32, MAX_WG = 128 };
 
 /* New rows of adjacent sequences. */
 typedef struct work {
@@ -66,8 +69,8 @@ static size_t max_pieces(const ag_kv_view *kv) {
 /* Sets ROTATION_PARAMS for the rows that belong to the sequences. Returns the pairs of q. */
 static size_t arg_rotation(const work *w, ag_cl_launch *l, const ag_rotation *r) {
     const size_t heads = r->q->shape.dim[1], half = ag_shape_numel(&r->inv_freq->shape);
-    ag_cl_arg_buffer(l, r->q->buffer);
-    ag_cl_arg_u64(l, r->q->offset + w->seqs[0].row0 * heads * r->q->shape.dim[2] * sizeof(float));
+    ag_cl_arg_at(l, r->q->buffer,
+                 r->q->offset + w->seqs[0].row0 * heads * r->q->shape.dim[2] * sizeof(float));
     ag_cl_arg_staged(l, ag_tensor_f32(r->inv_freq), half * sizeof(float));
     ag_cl_arg_u32(l, (uint32_t)heads);
     ag_cl_arg_u32(l, (uint32_t)half);
@@ -87,15 +90,16 @@ static ag_status write_rows(work *w, const ag_rotation *r, const ag_tensor *k, c
                                 .n_rows = w->n_seqs * heads,
                                 .per_row = w->n_blocks,
                                 .n_blocks = w->n_blocks};
+    const size_t wg = w->cl->is_gpu && w->cl->device.max_group >= MAX_WG ? MAX_WG : MIN_WG;
+    char options[32];
+    snprintf(options, sizeof options, "-DWG=%zu%s", wg, r ? " -DROTATES=1" : "");
     ag_cl_launch l;
-    AG_TRY(ag_cl_begin(&l, w->cl, "kv_write.cl", "kv_write", r ? "-DROTATES=1" : NULL));
+    AG_TRY(ag_cl_begin(&l, w->cl, "kv_write.cl", "kv_write", options));
     ag_cl_arg_rows(&l, &rows);
     ag_cl_arg_u64(&l, kv->v_offset);
     ag_cl_arg_u64(&l, kv->p_offset);
-    ag_cl_arg_buffer(&l, k->buffer);
-    ag_cl_arg_u64(&l, k->offset + first);
-    ag_cl_arg_buffer(&l, v->buffer);
-    ag_cl_arg_u64(&l, v->offset + first);
+    ag_cl_arg_at(&l, k->buffer, k->offset + first);
+    ag_cl_arg_at(&l, v->buffer, v->offset + first);
     ag_cl_arg_staged(&l, w->positions, w->n_rows * sizeof *w->positions);
     ag_cl_arg_staged(&l, w->sequences, (w->n_rows + w->n_seqs * heads) * sizeof *w->sequences);
     ag_cl_arg_u32(&l, (uint32_t)kv->k_type);
@@ -105,7 +109,7 @@ static ag_status write_rows(work *w, const ag_rotation *r, const ag_tensor *k, c
     ag_cl_arg_u32(&l, (uint32_t)w->n_rows);
     size_t items = w->n_rows * heads * max_pieces(kv), pairs = r ? arg_rotation(w, &l, r) : 0;
     if (pairs > items) items = pairs;
-    return ag_cl_enqueue(&l, 2, (size_t[]){ag_cl_items(items, WG), r ? 3 : 2}, (size_t[]){WG, 1});
+    return ag_cl_enqueue(&l, 2, (size_t[]){ag_cl_items(items, wg), r ? 3 : 2}, (size_t[]){wg, 1});
 }
 
 /* Writes the rows of all sequences. r NULL: keys have been rotated. */

@@ -44,7 +44,8 @@ static ag_status begin(ag_cl_backend *cl, ag_cl_launch *l, const char *kernel, c
              ag_dtype_name(cl->packed.order), wg, (k + wg * PIECE - 1) / (wg * PIECE), more);
     AG_TRY(need_packed(cl, m, k));
     AG_TRY(ag_cl_begin(l, cl, "pack.cl", kernel, options));
-    ag_cl_arg_part(l, cl->packed.mem, cl->packed.factors_at);
+    ag_cl_arg_mem(l, cl->packed.mem);
+    ag_cl_arg_u64(l, cl->packed.factors_at);
     return AG_OK;
 }
 

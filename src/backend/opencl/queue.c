@@ -18,6 +18,8 @@ ag_status ag_cl_fail(const ag_cl_backend *cl, ag_error *err, cl_int code, const 
 
 void ag_cl_release_mem(ag_cl_backend *cl, cl_mem mem) {
     atomic_fetch_add(&cl->released, 1);
+    /* The driver does not know the memory that commands use by address. */
+    if (cl->by_address) (void)cl->api.clFinish(cl->queue);
     (void)cl->api.clReleaseMemObject(mem);
 }
 

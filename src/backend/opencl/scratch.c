@@ -5,7 +5,7 @@
 
 enum { LEAST_BYTES = 1 << 16 };
 
-/* Enqueued commands retain the old memory until they are done. */
+/* The old memory lasts until enqueued commands are done. */
 ag_status ag_cl_need_scratch(ag_cl_backend *cl, size_t bytes, cl_mem *out) {
     if (!cl->scratch.mem || bytes > cl->scratch.bytes) {
         size_t size = LEAST_BYTES;
@@ -15,7 +15,7 @@ ag_status ag_cl_need_scratch(ag_cl_backend *cl, size_t bytes, cl_mem *out) {
         if (code != CL_SUCCESS) {
             return ag_cl_fail(cl, &cl->base.err, code, "%zu bytes of scratch", size);
         }
-        if (cl->scratch.mem) ag_cl_release_mem(cl, cl->scratch.mem);
+        if (cl->scratch.mem) ag_cl_release_part(cl, cl->scratch.mem);
         cl->scratch.mem = mem;
         cl->scratch.bytes = size;
     }
@@ -53,9 +53,4 @@ ag_status ag_cl_need_joined(ag_cl_backend *cl, size_t bytes, unsigned char **out
     }
     *out = cl->joined.memory;
     return AG_OK;
-}
-
-void ag_cl_arg_part(ag_cl_launch *l, cl_mem mem, uint64_t offset) {
-    ag_cl_arg_mem(l, mem);
-    ag_cl_arg_u64(l, offset);
 }

@@ -38,7 +38,7 @@ void ag_cl_staging_close(ag_cl_backend *cl) {
         (void)api->clEnqueueUnmapMemObject(cl->queue, s->pinned, s->host, 0, NULL, NULL);
         (void)api->clFinish(cl->queue);
     }
-    if (s->retired) ag_cl_release_mem(cl, s->retired);
+    if (s->retired) ag_cl_release_part(cl, s->retired);
     if (s->device) ag_cl_release_mem(cl, s->device);
     if (s->pinned) ag_cl_release_mem(cl, s->pinned);
     *s = (ag_cl_staging){0};

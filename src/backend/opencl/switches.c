@@ -85,7 +85,7 @@ ag_status ag_cl_switches_read(ag_cl_switches *s, ag_error *err) {
         {"AG_OPENCL_TOKEN", &s->token},         {"AG_OPENCL_LANES", &s->lanes},
         {"AG_OPENCL_INT_DOT", &s->int_dot},     {"AG_OPENCL_MMA", &s->mma},
         {"AG_OPENCL_SUBGROUPS", &s->subgroups}, {"AG_OPENCL_DOT", &s->dot},
-        {"AG_OPENCL_HALF", &s->half},
+        {"AG_OPENCL_HALF", &s->half},           {"AG_OPENCL_ADDRESSES", &s->addresses},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         AG_TRY(read_switch(all[i].variable, all[i].to, err));

@@ -12,7 +12,7 @@ typedef enum ag_cl_switch { AG_CL_AUTO, AG_CL_OFF, AG_CL_ON } ag_cl_switch;
 
 typedef struct ag_cl_switches {
     ag_cl_switch token, lanes, int_dot, mma;
-    ag_cl_switch subgroups, dot, half;
+    ag_cl_switch subgroups, dot, half, addresses;
     unsigned units;     /* compute units to choose sizes for; 0: the device's */
     unsigned emulated;  /* lanes of an emulated sub-group; 0: none */
     char *kernels;      /* owned; directory of files that replace embedded kernels; NULL: none */

@@ -86,8 +86,6 @@ ag_status ag_cl_token_write_stages(ag_cl_backend *cl, const ag_step *step, ag_cl
 ag_status ag_cl_token_reserve(ag_cl_backend *cl, ag_cl_token *token,
                               const ag_cl_token_shape *shape);
 void ag_cl_token_release_store(ag_cl_token *token);
-/* Writes the device address of the buffer. */
-ag_status ag_cl_token_address(ag_cl_backend *cl, ag_buffer *buf, uint64_t *out);
 /* Uploads the token's data and the changed block tables of the cache. */
 ag_status ag_cl_token_upload(ag_cl_backend *cl, ag_cl_token *token, const ag_step *step,
                              uint32_t first_tag);

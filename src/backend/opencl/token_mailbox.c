@@ -76,34 +76,10 @@ ag_status ag_cl_token_reserve(ag_cl_backend *cl, ag_cl_token *token,
         st = ag_memory_alloc(&cl->memory->base, token->at.bytes, AG_USAGE_SCRATCH, &token->store,
                              err);
     }
-    if (st == AG_OK) st = ag_cl_token_address(cl, token->store, &token->address);
+    if (st == AG_OK) st = ag_cl_buffer_address(cl, token->store, &token->address);
     if (st != AG_OK) ag_cl_token_release_store(token);
     token->next_tag = 1; /* 0 is the tag of unwritten packets */
     return st;
-}
-
-/* ---- addresses ---- */
-
-ag_status ag_cl_token_address(ag_cl_backend *cl, ag_buffer *buf, uint64_t *out) {
-    ag_error *err = &cl->base.err;
-    ag_cl_buffer *b = ag_cl_buffer_of(cl, buf);
-    if (!b) return AG_FAIL(err, INVALID, "a buffer that is not on this device");
-    if (!b->address) {
-        cl_mem mem;
-        cl_ulong address = 0;
-        AG_TRY(ag_cl_need_scratch(cl, sizeof address, &mem));
-        ag_cl_launch l;
-        AG_TRY(ag_cl_begin(&l, cl, "token.cl", "address_of", NULL));
-        ag_cl_arg_buffer(&l, buf);
-        ag_cl_arg_mem(&l, mem);
-        AG_TRY(ag_cl_enqueue(&l, 1, (size_t[]){1}, (size_t[]){1}));
-        cl_int code = cl->api.clEnqueueReadBuffer(cl->queue, mem, CL_TRUE, 0, sizeof address,
-                                                  &address, 0, NULL, NULL);
-        if (code != CL_SUCCESS) return ag_cl_fail(cl, err, code, "reading an address");
-        b->address = address;
-    }
-    *out = b->address;
-    return AG_OK;
 }
 
 /* ---- uploads ---- */
@@ -142,7 +118,7 @@ static ag_status list_head(ag_cl_backend *cl, cl_ulong *row, const ag_kv_view *k
     for (uint32_t i = 0, n = kv->n_slots[head] / AG_KV_BLOCK + 1; i < n; i++) {
         const ag_kv_block *block = ag_kv_view_block(kv, head, i);
         uint64_t address = 0;
-        AG_TRY(ag_cl_token_address(cl, block->buffer, &address));
+        AG_TRY(ag_cl_buffer_address(cl, block->buffer, &address));
         address += block->offset;
         *changed = *changed || row[i] != address;
         row[i] = address;

@@ -199,7 +199,7 @@ static cl_ulong mailbox(const writer *w, size_t offset) { return w->token->addre
 
 static ag_status tensor_address(const writer *w, const ag_tensor *t, cl_ulong *out) {
     uint64_t address = 0;
-    AG_TRY(ag_cl_token_address(w->cl, t->buffer, &address));
+    AG_TRY(ag_cl_buffer_address(w->cl, t->buffer, &address));
     *out = address + t->offset;
     return AG_OK;
 }

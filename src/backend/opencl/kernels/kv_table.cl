@@ -6,7 +6,8 @@
 enum { KV_BLOCK = 128 };
 
 /* The table has a row of `table_row` entries for each KV head. The top byte of an entry is the
- * index of the buffer; the other bytes are the block's offset in it. */
+ * index of the buffer; the other bytes are the block's offset in it. Buffer 0 may be a null
+ * pointer; offsets are addresses then. */
 #define KV_TABLE_PARAMS                                                               \
     __global uchar *blocks0, __global uchar *blocks1, __global uchar *blocks2,        \
         __global uchar *blocks3, __global uchar *blocks4, __global uchar *blocks5,    \

@@ -131,6 +131,3 @@ token(ulong program_at, uint n_stages, uint first_tag, ulong aborted_at, ulong c
         if (item < STAGE_WORDS) next[item] = pending;
     }
 }
-
-/* Writes the device address of a buffer: stages refer to many buffers by address. */
-__kernel void address_of(__global uchar *buffer, __global ulong *out) { *out = (ulong)buffer; }
