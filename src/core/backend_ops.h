@@ -105,6 +105,11 @@ typedef struct ag_backend_ops {
     ag_status (*delta_rule)(ag_backend *b, const ag_delta_call *call);
     ag_status (*gather)(ag_backend *b, ag_tensor *dst, const ag_tensor *table, const int32_t *ids,
                         size_t n);
+    /* optional; NULL: never called. Writes rows of src_type in host memory, times `scale`, to dst.
+     * The bits are those of ag_dequantize_row() and a product. dst F32, rows contiguous; src_type
+     * any type of floats. src may change when it returns */
+    ag_status (*upload_rows)(ag_backend *b, ag_tensor *dst, ag_dtype src_type, const void *src,
+                             float scale);
     ag_status (*kv_write)(ag_backend *b, const ag_attention_seq *seqs, size_t n_seqs,
                           const ag_tensor *k, const ag_tensor *v);
     /* optional; NULL: the caller rotates first. Rotates q in place, and k as it is written; the

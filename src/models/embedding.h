@@ -9,9 +9,10 @@
 typedef struct ag_embedding {
     const ag_weight_source *source; /* borrowed; NULL: synthetic rows */
     const ag_source_tensor *table;  /* borrowed */
+    ag_dtype type;                  /* type of the rows in the file, or of synthetic rows */
     size_t n_rows, dim;
     float scale; /* factor of every value */
-    void *row;   /* owned; one row in the file's type */
+    void *row;   /* owned; space for dim values of any type */
 } ag_embedding;
 
 typedef struct ag_table_shape {
@@ -30,5 +31,9 @@ void ag_embedding_close(ag_embedding *e);
  * AG_FORMAT for a value that is not finite. Does not allocate. */
 ag_status ag_embedding_lookup(ag_embedding *e, float *dst, const int32_t *ids, size_t n,
                               ag_error *err);
+/* Reads rows of e->type as they are in the file, not scaled. Fails as ag_embedding_lookup() does.
+ */
+ag_status ag_embedding_read(ag_embedding *e, void *dst, const int32_t *ids, size_t n,
+                            ag_error *err);
 
 #endif

@@ -90,36 +90,65 @@ static ag_status set_rows(ag_model *m, ag_sequence *items, size_t n_items, size_
     return AG_OK;
 }
 
-static ag_status embed(ag_model *m, const ag_sequence *items, size_t n_items, ag_error *err) {
-    size_t dim = m->info.hidden_size, row = 0;
+/* With fewer rows, the host is done before a backend would start. */
+enum { MIN_CONVERTED_ROWS = 4 };
+
+/* Returns the type in which n_rows rows of a table go to the backend, in parts of n values: that of
+ * the table, or F32 if the host converts them. */
+static ag_dtype sent_type(const ag_model *m, const ag_embedding *e, size_t n_rows, size_t n) {
+    const bool converts = m->backend->ops->upload_rows && n_rows >= MIN_CONVERTED_ROWS;
+    return converts && n % ag_dtype_block(e->type) == 0 ? e->type : AG_F32;
+}
+
+static ag_status read_rows(ag_embedding *e, ag_dtype type, void *rows, const int32_t *ids, size_t n,
+                           ag_error *err) {
+    return type == AG_F32 ? ag_embedding_lookup(e, rows, ids, n, err)
+                          : ag_embedding_read(e, rows, ids, n, err);
+}
+
+/* Sends rows that read_rows() has read. */
+static ag_status send_rows(ag_model *m, const ag_embedding *e, ag_tensor *dst, ag_dtype type,
+                           const void *rows, ag_error *err) {
+    if (type == AG_F32)
+        return ag_buffer_upload(dst->buffer, dst->offset, rows, ag_tensor_bytes(dst), err);
+    return ag_take_error(m->backend,
+                         m->backend->ops->upload_rows(m->backend, dst, type, rows, e->scale), err);
+}
+
+static ag_status embed(ag_model *m, const ag_sequence *items, size_t n_items, size_t n_rows,
+                       ag_error *err) {
+    const ag_dtype type = sent_type(m, &m->embedding, n_rows, m->embedding.dim);
+    const size_t bytes = ag_dtype_row_bytes(type, m->embedding.dim);
+    unsigned char *rows = (unsigned char *)m->workspace.host_rows;
+    ag_tensor stream;
     for (size_t i = 0; i < n_items; i++) {
-        AG_TRY(ag_embedding_lookup(&m->embedding, m->workspace.host_rows + row * dim, items[i].ids,
-                                   items[i].n, err));
-        row += items[i].n;
+        AG_TRY(read_rows(&m->embedding, type, rows + items[i].row0 * bytes, items[i].ids,
+                         items[i].n, err));
     }
-    return ag_buffer_upload(m->stream.buffer, m->stream.offset, m->workspace.host_rows,
-                            row * dim * sizeof(float), err);
+    AG_TRY(ag_tensor_rows(&stream, &m->stream, 0, n_rows, err));
+    return send_rows(m, &m->embedding, &stream, type, rows, err);
 }
 
 /* Reads the layer inputs of each token. A row of the table has the values for all layers; the
  * workspace has one value for each layer. */
 static ag_status look_up_inputs(ag_model *m, const ag_pass *pass, ag_error *err) {
     const ag_workspace *ws = &m->workspace;
-    const size_t n = m->spec.layer_input, n_layers = m->spec.n_layers;
-    float *row = ws->host_inputs, *all = row + ws->shape.input_dim;
+    const size_t n_layers = m->spec.n_layers;
     if (!m->program->layer_inputs) return AG_OK;
+    const ag_dtype type = sent_type(m, &m->layer_inputs, pass->n_rows, m->spec.layer_input);
+    const size_t bytes = ag_dtype_row_bytes(type, m->spec.layer_input);
+    unsigned char *row = (unsigned char *)ws->host_inputs, *all = row + n_layers * bytes;
     for (size_t i = 0; i < pass->n_seqs; i++) {
         const ag_sequence *s = &pass->seqs[i];
         for (size_t t = 0; t < s->n; t++) {
-            AG_TRY(ag_embedding_lookup(&m->layer_inputs, row, &s->ids[t], 1, err));
+            AG_TRY(read_rows(&m->layer_inputs, type, row, &s->ids[t], 1, err));
             for (size_t l = 0; l < n_layers; l++)
-                memcpy(all + (l * pass->n_rows + s->row0 + t) * n, row + l * n, n * sizeof *row);
+                memcpy(all + (l * pass->n_rows + s->row0 + t) * bytes, row + l * bytes, bytes);
         }
     }
     for (size_t l = 0; l < n_layers; l++) {
-        const ag_tensor input = ag_pass_value(pass, m->program->layer_inputs[l]);
-        AG_TRY(ag_buffer_upload(input.buffer, input.offset, all + l * pass->n_rows * n,
-                                ag_tensor_bytes(&input), err));
+        ag_tensor input = ag_pass_value(pass, m->program->layer_inputs[l]);
+        AG_TRY(send_rows(m, &m->layer_inputs, &input, type, all + l * pass->n_rows * bytes, err));
     }
     return AG_OK;
 }
@@ -139,7 +168,7 @@ static void find_results(const ag_pass *pass, ag_sequence *items, size_t n_items
 ag_status ag_model_forward(ag_model *m, ag_sequence *items, size_t n_items, ag_error *err) {
     size_t n_rows = 0;
     AG_TRY(set_rows(m, items, n_items, &n_rows, err));
-    AG_TRY(embed(m, items, n_items, err));
+    AG_TRY(embed(m, items, n_items, n_rows, err));
     ag_pass pass = {.backend = m->backend,
                     .program = m->program,
                     .weights = m->bound,

@@ -149,6 +149,9 @@ ag_status ag_quantize_weights(const ag_weight_rounding *how, ag_dtype dtype, voi
                               const float *src, size_t n, const float *importance, size_t *bad);
 /* Converts n values of src to F32. dtype may be any but I32 and U8. */
 void ag_dequantize_row(ag_dtype dtype, float *dst, const void *src, size_t n);
+/* Returns the index of the first of n values that is not finite; n if there is none. values [n] is
+ * scratch, which holds src as F32 if the index is less than n and dtype is not F32. */
+size_t ag_first_not_finite(ag_dtype dtype, const void *src, float *values, size_t n);
 
 /* Makes blocks of MXFP4 of the two tensors that safetensors files have instead: nibbles, with
  * adjacent values in a byte, and the exponents of the blocks. */

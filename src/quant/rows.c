@@ -22,7 +22,8 @@ static bool all_finite(const float *x, size_t n) {
 
 static size_t first_not_finite(const float *x, size_t n) {
     size_t i = 0;
-    while (i < n && isfinite(x[i])) i++;
+    if (all_finite(x, n)) return n;
+    while (isfinite(x[i])) i++;
     return i;
 }
 
@@ -46,6 +47,7 @@ typedef struct block_type {
 } block_type;
 
 static const block_type block_types[AG_DTYPE_COUNT] = {
+    [AG_F16] = {.n_scales = 1},
     [AG_Q4_0] = {NULL, ag_dequantize_q4_0, true, 1, 0},
     [AG_Q4_1] = {ag_quantize_q4_1, ag_dequantize_q4_1, true, 2, 0},
     [AG_Q8_0] = {ag_quantize_q8_0, ag_dequantize_q8_0, false, 1, 0},
@@ -81,10 +83,8 @@ ag_status ag_quantize_row(ag_dtype dtype, void *dst, const float *src, size_t n,
     assert(ag_dtype_block(dtype) > 0 && n % ag_dtype_block(dtype) == 0);
     size_t ignored;
     if (!bad) bad = &ignored;
-    if (!all_finite(src, n)) {
-        *bad = first_not_finite(src, n);
-        return AG_FORMAT;
-    }
+    *bad = first_not_finite(src, n);
+    if (*bad < n) return AG_FORMAT;
     switch (dtype) {
     case AG_F32:
         memcpy(dst, src, n * sizeof *src);
@@ -138,17 +138,22 @@ static bool scales_are_finite(ag_dtype dtype, const unsigned char *src, size_t n
     return finite;
 }
 
+size_t ag_first_not_finite(ag_dtype dtype, const void *src, float *values, size_t n) {
+    if (dtype == AG_F32) return first_not_finite(src, n);
+    if (scales_are_finite(dtype, src, n)) return n;
+    ag_dequantize_row(dtype, values, src, n);
+    return first_not_finite(values, n);
+}
+
 ag_status ag_convert_row(ag_dtype to, void *dst, ag_dtype from, const void *src, float *values,
                          size_t n, ag_rounding rounding, size_t *bad) {
-    const bool copies = to == from && ag_dtype_is_quantized(to);
-    if (copies && scales_are_finite(from, src, n)) {
-        memcpy(dst, src, ag_dtype_row_bytes(to, n));
-        return AG_OK;
+    if (to != from || !ag_dtype_is_quantized(to)) {
+        ag_dequantize_row(from, values, src, n);
+        return ag_quantize_row(to, dst, values, n, rounding, bad);
     }
-    ag_dequantize_row(from, values, src, n);
-    if (!copies) { return ag_quantize_row(to, dst, values, n, rounding, bad); }
-    if (!all_finite(values, n)) {
-        if (bad) *bad = first_not_finite(values, n);
+    const size_t first = ag_first_not_finite(from, src, values, n);
+    if (first < n) {
+        if (bad) *bad = first;
         return AG_FORMAT;
     }
     memcpy(dst, src, ag_dtype_row_bytes(to, n));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests device memory: its counts, its limits, and copies between it and the host. */
 #include "backend/opencl/opencl.h"
+#include "core/backend_ops.h"
 #include "memory/galloc.h"
 #include "unit/opencl_device.h"
 
@@ -81,7 +82,7 @@ static void bytes_come_back_as_they_went(void **state) {
 /* More than the ring holds, so that it goes round several times. */
 static void many_small_uploads_keep_apart(void **state) {
     (void)state;
-    enum { UPLOADS = 3000, EACH = 1024 };
+    enum { UPLOADS = 12000, EACH = 1024 };
     ag_buffer *buf = device_buffer((size_t)UPLOADS * EACH);
     unsigned char bytes[EACH];
     for (size_t i = 0; i < UPLOADS; i++) {
@@ -94,6 +95,59 @@ static void many_small_uploads_keep_apart(void **state) {
         assert_int_equal(bytes[EACH - 1], i % 251);
     }
     ag_buffer_release(&buf);
+}
+
+/* ---- rows of a type ---- */
+
+enum { BASE = 7, COLS = 512, ROW_BYTES = COLS * sizeof(float) };
+
+/* Uploads n rows, row r equal to row r % BASE of `base`, and compares with the host's values. */
+static void compare_rows(ag_dtype type, const unsigned char *base, size_t n, float scale) {
+    const size_t bytes = ag_dtype_row_bytes(type, COLS);
+    unsigned char *rows = malloc(n * bytes);
+    float *got = malloc(n * ROW_BYTES), want[COLS];
+    ag_buffer *owner;
+    ag_tensor dst;
+    for (size_t r = 0; r < n; r++) memcpy(rows + r * bytes, base + r % BASE * bytes, bytes);
+    assert_int_equal(ag_tensor_alloc(&dst, &owner, ag_backend_memory(be), AG_USAGE_SCRATCH, AG_F32,
+                                     ag_shape_2d(n, COLS), NULL),
+                     AG_OK);
+    assert_int_equal(be->ops->upload_rows(be, &dst, type, rows, scale), AG_OK);
+    memset(rows, 0, n * bytes); /* the backend has copied them */
+    assert_int_equal(ag_read(be, got, &dst, n * ROW_BYTES), AG_OK);
+    for (size_t r = 0; r < n; r++) {
+        ag_dequantize_row(type, want, base + r % BASE * bytes, COLS);
+        for (size_t i = 0; i < COLS; i++) want[i] *= scale;
+        if (memcmp(want, got + r * COLS, sizeof want) != 0)
+            fail_msg("%s: row %zu of %zu differs", ag_dtype_name(type), r, n);
+    }
+    ag_buffer_release(&owner);
+    free(got);
+    free(rows);
+}
+
+/* 20,000 rows of the largest quantised type are more than the ring. */
+static void uploaded_rows_equal_those_of_the_host(void **state) {
+    (void)state;
+    unsigned char base[BASE * ROW_BYTES];
+    float values[COLS];
+    uint32_t random = 1;
+    for (int t = 0; t < AG_DTYPE_COUNT; t++) {
+        const ag_dtype type = (ag_dtype)t;
+        if (type == AG_I32 || type == AG_U8) continue;
+        for (size_t r = 0; r < BASE; r++) {
+            for (size_t i = 0; i < COLS; i++) {
+                random = random * 1664525 + 1013904223;
+                values[i] = (float)(int32_t)random * 0x1p-33f;
+            }
+            assert_int_equal(ag_quantize_row(type, base + r * ag_dtype_row_bytes(type, COLS),
+                                             values, COLS, AG_ROUND_REFERENCE, NULL),
+                             AG_OK);
+        }
+        compare_rows(type, base, 1, 1);
+        compare_rows(type, base, 33, 45.254834F);
+        if (type == AG_F32 || type == AG_Q8_0) compare_rows(type, base, 20000, 1);
+    }
 }
 
 /* ---- copies ---- */
@@ -279,6 +333,7 @@ int main(void) {
         cmocka_unit_test(new_buffer_is_zero),
         cmocka_unit_test(bytes_come_back_as_they_went),
         cmocka_unit_test(many_small_uploads_keep_apart),
+        cmocka_unit_test(uploaded_rows_equal_those_of_the_host),
         cmocka_unit_test(slices_are_copied_between_host_and_device),
         cmocka_unit_test(ranges_of_one_buffer_may_overlap),
         cmocka_unit_test(rejects_a_slice_past_the_end),

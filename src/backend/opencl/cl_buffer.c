@@ -7,8 +7,7 @@
 
 #include <string.h>
 
-/* Larger uploads wait for the driver instead of being copied twice. The limit has space for the
- * embeddings of a step of many sequences. */
+/* Larger uploads wait for the driver instead of being copied twice. */
 enum { STAGED_UPLOAD_MAX = 1 << 19, PADDING = 64 };
 
 static ag_cl_buffer *self(ag_buffer *buf) { return (ag_cl_buffer *)(void *)buf; }

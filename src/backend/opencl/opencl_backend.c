@@ -76,6 +76,7 @@ static const ag_backend_ops opencl_ops = {
     .causal_conv = ag_cl_causal_conv,
     .delta_rule = ag_cl_delta_rule,
     .gather = ag_cl_gather,
+    .upload_rows = ag_cl_upload_rows,
     .kv_write = ag_cl_kv_write,
     .rope_kv_write = ag_cl_rope_kv_write,
     .attention = ag_cl_attention,

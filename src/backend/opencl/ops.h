@@ -56,6 +56,8 @@ ag_status ag_cl_hadamard(ag_backend *b, ag_tensor *x);
 /* ops_convert.c */
 ag_status ag_cl_gather(ag_backend *b, ag_tensor *dst, const ag_tensor *table, const int32_t *ids,
                        size_t n);
+ag_status ag_cl_upload_rows(ag_backend *b, ag_tensor *dst, ag_dtype src_type, const void *src,
+                            float scale);
 ag_status ag_cl_cast(ag_backend *b, ag_tensor *dst, const ag_tensor *src);
 
 /* ops_matmul.c */

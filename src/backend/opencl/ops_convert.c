@@ -9,21 +9,48 @@
 
 enum { WG = 64 }; /* as in kernels/convert.cl */
 
-/* Converts rows to F32. ids NULL: the rows in order. */
+/* Enqueues the kernel whose first four arguments, dst and the source, are set. ids NULL: the rows
+ * in order. */
+static ag_status convert_rows(ag_cl_launch *l, const ag_tensor *dst, ag_dtype from,
+                              const int32_t *ids, float scale) {
+    const size_t rows = ag_shape_rows(&dst->shape), cols = ag_shape_cols(&dst->shape);
+    const int32_t none = 0;
+    ag_cl_arg_staged(l, ids ? ids : &none, (ids ? rows : 1) * sizeof *ids);
+    ag_cl_arg_u32(l, !ids);
+    ag_cl_arg_u32(l, (uint32_t)from);
+    ag_cl_arg_u32(l, (uint32_t)cols);
+    ag_cl_arg_f32(l, scale);
+    return ag_cl_enqueue(l, 2, (size_t[]){ag_cl_items(cols, WG), rows}, (size_t[]){WG, 1});
+}
+
 static ag_status rows_to_floats(ag_backend *b, ag_tensor *dst, const ag_tensor *src,
                                 const int32_t *ids) {
-    const size_t rows = ag_shape_rows(&dst->shape), cols = ag_shape_cols(&dst->shape);
-    if (!rows || !cols) return AG_OK;
-    const int32_t none = 0;
+    if (!ag_shape_rows(&dst->shape) || !ag_shape_cols(&dst->shape)) return AG_OK;
     ag_cl_launch l;
     AG_TRY(ag_cl_begin(&l, ag_cl_of(b), "convert.cl", "gather", NULL));
     ag_cl_arg_tensor(&l, dst);
     ag_cl_arg_tensor(&l, src);
-    ag_cl_arg_staged(&l, ids ? ids : &none, (ids ? rows : 1) * sizeof *ids);
-    ag_cl_arg_u32(&l, !ids);
-    ag_cl_arg_u32(&l, (uint32_t)src->dtype);
-    ag_cl_arg_u32(&l, (uint32_t)cols);
-    return ag_cl_enqueue(&l, 2, (size_t[]){ag_cl_items(cols, WG), rows}, (size_t[]){WG, 1});
+    return convert_rows(&l, dst, src->dtype, ids, 1);
+}
+
+/* Sends parts of at most half of the ring: a larger ring would have to wait for the queue. */
+ag_status ag_cl_upload_rows(ag_backend *b, ag_tensor *dst, ag_dtype src_type, const void *src,
+                            float scale) {
+    ag_cl_backend *cl = ag_cl_of(b);
+    const size_t bytes = ag_dtype_row_bytes(src_type, ag_shape_cols(&dst->shape));
+    const size_t rows = bytes ? ag_shape_rows(&dst->shape) : 0;
+    const size_t max = bytes < cl->staging.bytes / 2 ? cl->staging.bytes / 2 / bytes : 1;
+    for (size_t row = 0; row < rows; row += max) {
+        const size_t n = rows - row < max ? rows - row : max;
+        ag_tensor part;
+        ag_cl_launch l;
+        AG_TRY(ag_tensor_rows(&part, dst, row, n, &cl->base.err));
+        AG_TRY(ag_cl_begin(&l, cl, "convert.cl", "gather", NULL));
+        ag_cl_arg_tensor(&l, &part);
+        ag_cl_arg_staged(&l, (const unsigned char *)src + row * bytes, n * bytes);
+        AG_TRY(convert_rows(&l, &part, src_type, NULL, scale));
+    }
+    return AG_OK;
 }
 
 ag_status ag_cl_refuse_type(ag_cl_backend *cl, const char *what, ag_dtype type) {

@@ -6,7 +6,9 @@
 
 #include <string.h>
 
-enum { RING_BYTES = 1 << 20, ALIGN = 64 };
+/* A half has space for 1,024 rows of 2,048 values in 6 bits, so that the rows of a chunk of a
+ * prompt do not wait for the chunk before. */
+enum { RING_BYTES = 1 << 22, ALIGN = 64 };
 
 static ag_status open_ring(ag_cl_backend *cl, size_t bytes, ag_error *err) {
     ag_cl_staging *s = &cl->staging;
