@@ -62,6 +62,12 @@ enum { SUMS = TILES_M * TILES_N, OWN_SUMS = SUMS / TEAMS };
 /* Factors of a block: of each half, and bases after them. */
 #define FACTORS ((W_HALVES ? 2 : 1) * (W_BASE ? 2 : 1))
 
+/* Two blocks of Q2_K at once would not fit in the registers of a work-item of a team. */
+#if W_TWO && W_BASE
+#define UNROLL_BLOCKS _Pragma("nounroll")
+#else
+#define UNROLL_BLOCKS UNROLL
+#endif
 #define X_PARTS (W_BLOCKS ? 1 : 2) /* a value of x is the sum of its parts */
 #define X_PART (TILE_M * STEP * 2)
 #define X_BYTES (X_PARTS * X_PART)
@@ -575,7 +581,7 @@ matmul_mma(__global const uchar *packed, ulong factors_at, WEIGHT_PARAMS(0), WEI
 #if W_BLOCKS
             __local const ushort *of_step = stage_factors[step % 2] + i * (2 * FACTORS * TILE_N);
 #endif
-            UNROLL for (uint b = 0; b < 2; b++) {
+            UNROLL_BLOCKS for (uint b = 0; b < 2; b++) {
                 multiply_block(c, stage + i * STEP_BYTES, warp, lane, b FACTORS_ARG EXCHANGED);
             }
         }
