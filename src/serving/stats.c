@@ -86,10 +86,9 @@ static void count_memory(ag_serving *s) {
     const ag_memory *mem = ag_backend_memory(s->backend);
     const uint64_t in_use = ag_memory_bytes_in_use(mem);
     ag_memory_usage usage;
-    now->weight_bytes = now->workspace_bytes = now->n_models_loaded = 0;
+    now->weight_bytes = now->workspace_bytes = 0;
     for (const ag_served_model *m = s->models.first; m; m = m->next) {
         if (!m->model) continue;
-        now->n_models_loaded++;
         now->weight_bytes += ag_model_memory_bytes(m->model);
         now->workspace_bytes += m->base_bytes - ag_model_memory_bytes(m->model);
     }
@@ -139,6 +138,9 @@ void ag_serving_get_stats(ag_serving *s, ag_serving_stats *out) {
     out->n_requests = s->queue.n_submitted;
     out->n_refused += s->queue.n_rejected;
     ag_mutex_unlock(&s->lock);
+    out->n_models_loaded = 0;
+    for (const ag_served_model *m = s->models.first; m; m = m->next)
+        out->n_models_loaded += ag_served_model_is_loaded(m);
 }
 
 void ag_serving_each_session(ag_serving *s, bool (*each)(void *user, const ag_resident_session *h),
