@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Checks and measures the OpenCL backend on a GPU, in one command: operations, speeds, times of launches.
 #   tools/gpu_measure.sh BIN_DIRECTORY OUT_DIRECTORY [PART...]
-# BIN_DIRECTORY has antigravity and test_backend, and the libraries that this machine lacks. PARTs are oracle, table,
+# BIN_DIRECTORY has antigravity and test_backend, and the libraries that this machine lacks. PARTs are oracle, cold, table,
 # launches; default: all. Each result is a file of OUT_DIRECTORY. One failure does not stop the rest.
 # shellcheck disable=SC2317 # Parts are called by name.
 set -uo pipefail
 bin=$1 out=$2
 shift 2
-parts=${*:-oracle table launches}
+parts=${*:-oracle cold table launches}
 mkdir -p "$out"
 export LD_LIBRARY_PATH=$bin${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} AG_OPENCL_CACHE=${AG_OPENCL_CACHE:-$out/programs}
 status=0
@@ -36,11 +36,22 @@ part_oracle() {
     record oracle-attention "$bin/test_backend" --backends opencl -f attention
 }
 
+# The first token of a process: no kernel compiled before, by us or by the driver; then our cache of programs alone.
+part_cold() {
+    local n
+    rm -rf "$AG_OPENCL_CACHE"
+    for n in first second; do
+        record "cold-$n" env CUDA_CACHE_DISABLE=1 bash -c 'time "$0" generate -q -b opencl -p "Once upon a time" -n 1' \
+            "$bin/antigravity"
+    done
+}
+
 part_table() {
     local n type
     bench speed -p 512,2048 -n 128 -r 5
     bench depth -p 2048 -n 128 -d 4096,16384 -r 3
     for n in 2 4 8 32 64; do bench "parallel-$n" -p 0 -n 64 -d 128 --parallel "$n" -r 2; done
+    bench parallel-mixed -p 0 -n 64 -d 200 --parallel 64 --first-depth 16384 -r 2
     for type in q4_k q8_0 bf16; do bench "type-$type" --weights "$type" -p 512 -n 64 -r 3; done
     SHAPE=llama-3.1-8b bench shape-8b -p 512 -n 64 -r 2
 }

@@ -454,6 +454,40 @@ static void bench_rejects_long_rows_before_measuring(void **state) {
     cli_result r = CLI("bench", "-m", TINY, "-p", "2", "-n", "2", "-d", "0,600", "-r", "1");
     assert_refused(&r, 2, "2 tokens at depth 600; the model was trained for 512");
     cli_free(&r);
+    r = CLI("bench", "-m", TINY, "-p", "0", "-n", "2", "--parallel", "2", "--first-depth", "511");
+    assert_refused(&r, 2, "2 tokens at depth 511; the model was trained for 512");
+    cli_free(&r);
+}
+
+/* Returns a number of the only row of bench. */
+static double bench_number(const cli_result *r, const char *name) {
+    assert_code(r, 0);
+    json_t *rows = cli_json(r);
+    const double value = number(json_array_get(rows, 0), name);
+    json_decref(rows);
+    return value;
+}
+
+static void bench_measures_a_first_sequence_that_is_longer(void **state) {
+    (void)state;
+    cli_result r = CLI("bench", "-m", TINY, "-p", "0", "-n", "4", "-r", "1", "--parallel", "3",
+                       "-d", "100", "-o", "json");
+    const double equal = bench_number(&r, "bytes_per_token");
+    cli_free(&r);
+    r = CLI("bench", "-m", TINY, "-p", "0", "-n", "4", "-r", "1", "--parallel", "3", "-d", "100",
+            "--first-depth", "400", "-o", "json");
+    assert_int_equal(bench_number(&r, "first_depth"), 400);
+    const double longer = bench_number(&r, "bytes_per_token");
+    cli_free(&r);
+    r = CLI("bench", "-m", TINY, "-p", "0", "-n", "4", "-r", "1", "--parallel", "3", "-d", "200",
+            "-o", "json");
+    /* One sequence of 400 tokens and two of 100 read as much as three of 200. */
+    assert_true(longer > equal);
+    assert_int_equal(longer, bench_number(&r, "bytes_per_token"));
+    cli_free(&r);
+    r = CLI("bench", "-m", TINY, "--first-depth", "400");
+    assert_refused(&r, 2, "--first-depth needs --parallel");
+    cli_free(&r);
 }
 
 static void bench_measures_parallel_sequences(void **state) {
@@ -463,7 +497,7 @@ static void bench_measures_parallel_sequences(void **state) {
     assert_code(&r, 0);
     assert_int_equal(strncmp(r.out, "model,parameters,", 17), 0);
     assert_says(r.out, "\n\"linear-rope\",");
-    assert_says(r.out, ",3,0,4,0,tg4,");
+    assert_says(r.out, ",3,0,4,0,0,tg4,");
     cli_free(&r);
     r = CLI("bench", "-m", TINY, "-p", "4", "-n", "0", "-r", "1");
     assert_code(&r, 0);
@@ -498,6 +532,7 @@ int main(void) {
         cmocka_unit_test(info_states_bytes_for_a_token),
         cmocka_unit_test(bench_rejects_long_rows_before_measuring),
         cmocka_unit_test(bench_measures_parallel_sequences),
+        cmocka_unit_test(bench_measures_a_first_sequence_that_is_longer),
         cmocka_unit_test(bench_rejects_more_tokens_than_positions),
     };
     return cmocka_run_group_tests_name("cli measure", tests, NULL, NULL);

@@ -55,6 +55,10 @@ static const option_def defs[] = {
      SETS_U32("N", parallel, 1, 256),
      .aliases = {"--np"},
      .help = "sequences decoded together; speeds are totals"},
+    {.name = "first-depth",
+     SETS_U32("N", first_depth, 1, INT32_MAX),
+     .no_default = true,
+     .help = "tokens in the cache of the first sequence, with --parallel (default: as the others)"},
     {.name = "replay",
      CALLS("FILE", add_recording),
      .help = "decode a generation recorded by generate --json with and without drafts, "
@@ -93,6 +97,8 @@ static int check(const bench_options *o) {
     if (!max_number(&o->n_prompt) && !max_number(&o->n_gen))
         return complain_usage("nothing to measure: both -p and -n are 0");
     if (o->layers && !o->shape) return complain_usage("--layers needs --shape");
+    if (o->first_depth && o->parallel == 1)
+        return complain_usage("--first-depth needs --parallel of 2 or more");
     if (o->shape && o->model.dir) return complain_usage("--shape and -m exclude each other");
     if (o->ops + o->launches + (o->n_recordings > 0) > 1)
         return complain_usage("--ops, --launches and --replay exclude each other");
@@ -110,15 +116,20 @@ static uint32_t max_tokens(const bench_options *o) {
     return max_tokens;
 }
 
+/* Returns the most tokens in a cache before a test. */
+static uint32_t max_depth(const bench_options *o) {
+    const uint32_t depth = max_number(&o->depth);
+    return depth > o->first_depth ? depth : o->first_depth;
+}
+
 /* Returns the sessions of the row with most tokens. */
 static engine_sessions largest_sessions(const bench_options *o) {
-    return (engine_sessions){session_params(&o->model, max_number(&o->depth) + max_tokens(o)),
-                             o->parallel};
+    return (engine_sessions){session_params(&o->model, max_depth(o) + max_tokens(o)), o->parallel};
 }
 
 /* Checks that every row fits, before the first one is measured. */
 static int check_lengths(const bench_options *o, const ag_model_info *info) {
-    const uint32_t depth = max_number(&o->depth);
+    const uint32_t depth = max_depth(o);
     if ((uint64_t)depth + max_tokens(o) <= info->max_positions) return EXIT_DONE;
     return complain_usage("the test is too long: %" PRIu32 " tokens at depth %" PRIu32
                           "; the model was trained for %" PRIu32,
@@ -159,6 +170,7 @@ static int add_row(bench *b, bench_table *table, uint32_t n_prompt, uint32_t n_g
         .n_prompt = n_prompt,
         .n_gen = n_gen,
         .depth = depth,
+        .first_depth = b->o->first_depth ? b->o->first_depth : depth,
         .parallel = b->o->parallel,
         .threads = ag_backend_threads(b->engine.backend),
     };

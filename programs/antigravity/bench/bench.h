@@ -21,6 +21,7 @@ typedef struct bench_options {
     uint32_t layers;   /* number for the shape; 0: all */
     number_list n_prompt, n_gen, depth, threads;
     uint32_t repetitions, parallel, draft_max;
+    uint32_t first_depth; /* depth of the first of several sequences; 0: as the others */
     table_format format;
     bench_recording recordings[MAX_RECORDINGS]; /* decoded instead of random prompts and tokens */
     size_t n_recordings;
@@ -37,6 +38,7 @@ typedef struct bench_launches bench_launches;
 /* One measurement. Reads a prompt if n_prompt > 0; decodes tokens if n_gen > 0. */
 typedef struct bench_row {
     uint32_t n_prompt, n_gen, depth, parallel, threads;
+    uint32_t first_depth;            /* tokens in the cache of the first sequence */
     double samples[MAX_REPETITIONS]; /* tokens/s of all sequences together */
     size_t n_samples;
     double wall; /* seconds of all samples */

@@ -70,9 +70,12 @@ static json_t *json_printf(const char *fmt, ...) {
 
 static bool print_md(bench_table *t, const bench *b, const bench_row *row) {
     const model_options *m = &b->o->model;
-    char test[64], parallel[24] = "", size[32], read[48] = "-";
+    char test[64], parallel[48] = "", size[32], read[48] = "-";
     const char *k = ag_dtype_name(m->k_type), *v = ag_dtype_name(m->v_type);
     if (row->parallel > 1) snprintf(parallel, sizeof parallel, " x%" PRIu32, row->parallel);
+    if (row->first_depth != row->depth)
+        snprintf(parallel, sizeof parallel, " x%" PRIu32 ", first d%" PRIu32, row->parallel,
+                 row->first_depth);
     if (row->read_before > 0)
         snprintf(read, sizeof read, "%.1f, %.1f", row->read_before / 1e9, row->read_after / 1e9);
     format_bytes((double)ag_model_memory_bytes(b->engine.model), size, sizeof size);
@@ -104,16 +107,17 @@ static void print_csv(const bench_table *t, const bench *b, const bench_row *row
     char test[64];
     if (!t->begun)
         printf("model,parameters,weights,weight_bytes,k_type,v_type,backend,threads,parallel,"
-               "n_prompt,n_gen,depth,test,tok_per_s,tok_per_s_min,tok_per_s_max,tok_per_s_stddev,"
-               "repetitions,read_bytes_per_s_before,read_bytes_per_s_after,bytes_per_token,"
+               "n_prompt,n_gen,depth,first_depth,test,tok_per_s,tok_per_s_min,tok_per_s_max,"
+               "tok_per_s_stddev,repetitions,read_bytes_per_s_before,read_bytes_per_s_after,bytes_"
+               "per_token,"
                "bandwidth_share,joules_per_token\n");
     csv_print_text(b->name);
     printf(",%" PRIu64 ",%s,%zu,%s,%s,%s,%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32
-           ",%s,%.4f,%.4f,%.4f,%.4f,%zu,%.0f,%.0f,%.0f,%.4f,",
+           ",%" PRIu32 ",%s,%.4f,%.4f,%.4f,%.4f,%zu,%.0f,%.0f,%.0f,%.4f,",
            b->engine.info.n_parameters, weights_name(m->weights, &b->engine.info),
            ag_model_memory_bytes(b->engine.model), ag_dtype_name(m->k_type),
            ag_dtype_name(m->v_type), ag_backend_name(b->engine.backend), row->threads,
-           row->parallel, row->n_prompt, row->n_gen, row->depth,
+           row->parallel, row->n_prompt, row->n_gen, row->depth, row->first_depth,
            bench_test_name(row, test, sizeof test), row->median, row->lowest, row->highest,
            row->deviation, row->n_samples, row->read_before, row->read_after, row->bytes_per_token,
            row->share);
@@ -145,6 +149,7 @@ static json_t *row_json(const bench *b, const bench_row *row) {
         {"n_prompt", json_integer((json_int_t)row->n_prompt)},
         {"n_gen", json_integer((json_int_t)row->n_gen)},
         {"depth", json_integer((json_int_t)row->depth)},
+        {"first_depth", json_integer((json_int_t)row->first_depth)},
         {"test", json_string(bench_test_name(row, test, sizeof test))},
         {"tok_per_s", json_real(row->median)},
         {"tok_per_s_min", json_real(row->lowest)},

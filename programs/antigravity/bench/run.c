@@ -97,13 +97,18 @@ static ag_status decode(run *r, uint32_t n) {
     return status;
 }
 
+/* Returns the tokens in the cache of sequence i before a test. */
+static uint32_t depth_of(const bench_row *row, uint32_t i) {
+    return i ? row->depth : row->first_depth;
+}
+
 /* Runs once: fills the cache to the depth, then times prefill and decoding. *joules: energy of the
  * processor; below 0: unknown. */
 static ag_status time_once(run *r, uint32_t n_prompt, uint32_t n_gen, double *s, double *joules) {
     ag_backend *be = r->b->engine.backend;
     ag_status status = AG_OK;
     for (uint32_t i = 0; i < r->row->parallel && status == AG_OK; i++) {
-        status = bench_set_depth(be, r->sessions[i], r->row->depth, &r->err);
+        status = bench_set_depth(be, r->sessions[i], depth_of(r->row, i), &r->err);
     }
     if (status == AG_OK) status = ag_sync(be);
     if (status == AG_OK && r->b->launches) status = bench_launches_add(NULL, be, &r->err);
@@ -138,9 +143,10 @@ static void summarise(bench_row *row) {
 static void set_share(const run *r, bench_row *row) {
     double rate = row->read_before > row->read_after ? row->read_before : row->read_after;
     if (!row->n_gen) return;
-    double weights = (double)ag_model_bytes_per_token(r->b->engine.model);
-    row->bytes_per_token =
-        weights / row->parallel + bench_cache_bytes(r->sessions[0], row->depth + row->n_gen / 2.0);
+    double bytes = (double)ag_model_bytes_per_token(r->b->engine.model);
+    for (uint32_t i = 0; i < row->parallel; i++)
+        bytes += bench_cache_bytes(r->sessions[i], depth_of(row, i) + row->n_gen / 2.0);
+    row->bytes_per_token = bytes / row->parallel;
     if (rate > 0) row->share = row->bytes_per_token * row->median / rate;
 }
 
@@ -229,9 +235,9 @@ static ag_status make_sampler(run *r) {
 static ag_status open_sessions(run *r) {
     const bench_row *row = r->row;
     const model_options *m = &r->b->o->model;
-    ag_session_params params = session_params(m, row->depth + row->n_prompt + row->n_gen);
     ag_status status = AG_OK;
     for (uint32_t i = 0; i < row->parallel && status == AG_OK; i++) {
+        ag_session_params params = session_params(m, depth_of(row, i) + row->n_prompt + row->n_gen);
         status = ag_session_create(r->b->engine.model, &params, &r->sessions[i], &r->err);
         interrupt_register(r->sessions[i]);
     }
