@@ -41,7 +41,7 @@ part_cold() {
     local n
     rm -rf "$AG_OPENCL_CACHE"
     for n in first second; do
-        record "cold-$n" env CUDA_CACHE_DISABLE=1 bash -c 'time "$0" generate -q -b opencl -p "Once upon a time" -n 1' \
+        record "cold-$n" env CUDA_CACHE_DISABLE=1 bash -c 'time "$0" generate -q -b opencl -p "Once upon a time" -n 1 --temperature 0' \
             "$bin/antigravity"
     done
 }
