@@ -169,7 +169,18 @@ AG_API ag_status ag_model_inspect_ops(const char *path, const ag_model_params *p
  * layers. Fails with AG_NOT_FOUND and lists the shapes. */
 AG_API ag_status ag_model_synthetic(ag_backend *be, const char *shape,
                                     const ag_model_params *params, ag_model **out, ag_error *err);
-/* Returns the i-th of these shapes, NULL past the end. */
+/* Creates a model with random weights like those of the model at `path`, to measure its speed: the
+ * sizes of its first n_layers layers and of those up to the first with attention (n_layers 0: of
+ * all). Its matrices have the most frequent type if they keep the types of the file. Reads the
+ * configuration and the headers only. Fails as ag_model_load() does. */
+AG_API ag_status ag_model_synthetic_like(ag_backend *be, const char *path,
+                                         const ag_model_params *params, uint32_t n_layers,
+                                         ag_model **out, ag_error *err);
+/* Writes the properties of a model of ag_model_synthetic(): its sizes, types, weight_bytes and
+ * active_bytes. */
+AG_API ag_status ag_model_inspect_synthetic(const char *shape, const ag_model_params *params,
+                                            ag_model_info *out, ag_error *err);
+/* Returns the i-th shape of ag_model_synthetic(), NULL past the end. */
 AG_API const char *ag_model_shape_name(size_t i);
 /* Destroys a model. All its sessions must be destroyed before. m may be NULL. */
 AG_API void ag_model_destroy(ag_model *m);

@@ -426,7 +426,8 @@ ag_status ag_model_plan_synthetic(const ag_backend *be, const char *shape,
     AG_TRY(ag_spec_describe(&spec, out, err));
     set_types(&summary, out);
     out->mixed = ag_weights_is_mix(p.weights);
-    out->active_bytes = summary.matrix_bytes + summary.other_bytes - summary.idle_bytes;
+    out->weight_bytes = summary.matrix_bytes + summary.other_bytes;
+    out->active_bytes = out->weight_bytes - summary.idle_bytes;
     *plan = (ag_weights_plan){summary.stored_bytes, summary.largest};
     return AG_OK;
 }

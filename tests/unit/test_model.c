@@ -251,6 +251,63 @@ static void runs_synthetic_models_in_every_type(void **state) {
     assert_non_null(strstr(err.msg, "llama-3.2-1b"));
 }
 
+/* Decodes with a synthetic model of the same sizes, of one layer or of all. */
+static void check_synthetic_like(const char *path, uint32_t n_layers) {
+    ag_model *model;
+    ag_session *s;
+    ag_model_info like;
+    ag_session_params p = ag_session_defaults();
+    const int32_t ids[] = {1, 2};
+    p.max_seq_len = 8;
+    if (ag_model_inspect(path, NULL, &like, &err) != AG_OK ||
+        ag_model_synthetic_like(backend, path, NULL, n_layers, &model, &err) != AG_OK)
+        fail_msg("%s: %s", path, err.msg);
+    const ag_model_info *info = ag_model_get_info(model);
+    if (like.layer_kinds[0].mixer == AG_MIXER_ATTENTION || !n_layers)
+        assert_int_equal(info->n_layers, n_layers ? n_layers : like.n_layers);
+    assert_int_equal(info->hidden_size, like.hidden_size);
+    assert_int_equal(info->n_vocab, like.n_vocab);
+    assert_int_equal(info->n_experts, like.n_experts);
+    if (!n_layers) assert_int_equal(info->weight_type, like.weight_type);
+    if (ag_session_create(model, &p, &s, &err) != AG_OK ||
+        ag_session_prefill(s, ids, 2, NULL, NULL, &err) != AG_OK)
+        fail_msg("%s: %s", path, err.msg);
+    for (size_t k = 0; k < info->n_vocab; k++) assert_true(isfinite(ag_session_logits(s)[k]));
+    ag_session_destroy(s);
+    ag_model_destroy(model);
+}
+
+static void runs_synthetic_models_like_other_models(void **state) {
+    (void)state;
+    static const char *const names[] = {
+        "gemma2",    "gemma4",      "gpt-oss-mxfp4", "granite-moe-shared",
+        "lfm2-moe",  "mixtral",     "olmo2",         "phi4-mini",
+        "qwen2-moe", "qwen3.5-moe", "mha-tied-f32",  "mistral-window",
+    };
+    char path[512];
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        snprintf(path, sizeof path, AG_GOLDEN_MODELS "/%s", names[i]);
+        check_synthetic_like(path, 1);
+        check_synthetic_like(path, 0);
+    }
+    check_synthetic_like(AG_SOURCE_DIR "/tests/data/golden/gguf/qwen3.5.gguf", 1);
+    check_synthetic_like(AG_SOURCE_DIR "/tests/data/golden/gguf/ministral3.gguf", 0);
+}
+
+static void inspects_synthetic_models(void **state) {
+    (void)state;
+    ag_model *model;
+    ag_model_info info;
+    const ag_model_params p = {.weights = AG_Q8_0};
+    assert_int_equal(ag_model_inspect_synthetic("tiny:3", &p, &info, &err), AG_OK);
+    assert_int_equal(ag_model_synthetic(backend, "tiny:3", &p, &model, &err), AG_OK);
+    assert_int_equal(info.n_layers, 3);
+    assert_int_equal(info.weight_bytes, ag_model_get_info(model)->weight_bytes);
+    assert_int_equal(info.active_bytes, ag_model_get_info(model)->active_bytes);
+    ag_model_destroy(model);
+    assert_int_equal(ag_model_inspect_synthetic("none", &p, &info, &err), AG_NOT_FOUND);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loads_tied_models_with_either_name),
@@ -265,6 +322,8 @@ int main(void) {
         cmocka_unit_test(rows_that_fit_no_block_keep_their_type),
         cmocka_unit_test(cancels_loading),
         cmocka_unit_test(runs_synthetic_models_in_every_type),
+        cmocka_unit_test(runs_synthetic_models_like_other_models),
+        cmocka_unit_test(inspects_synthetic_models),
     };
     return cmocka_run_group_tests(tests, make_backend, drop_backend);
 }
