@@ -291,12 +291,12 @@ static int collect(model_report *f) {
     ag_error err;
     engine *e = &f->engine;
     int code = engine_inspect(e, &f->o);
-    if (code == EXIT_DONE) code = engine_open_backend(e, &f->o);
     if (code != EXIT_DONE) return code;
     f->n_context = context_length(&f->o, &e->info);
-    ag_session_params params = session_params(&f->o, f->n_context);
-    const ag_model_params model = model_params(&f->o);
-    if (ag_memory_plan_make(e->backend, e->dir, &model, &params, 1, &f->plan, &err) != AG_OK)
+    const engine_sessions one = {session_params(&f->o, f->n_context), 1};
+    code = engine_open_backend(e, &f->o, NULL, &one);
+    if (code != EXIT_DONE) return code;
+    if (engine_make_plan(e, e->backend, &f->o, NULL, &one, &f->plan, &err) != AG_OK)
         return complain_settings(&err);
     f->chat = model_dir_is_chat(e->dir, f->o.quiet);
     if (f->chat) probe_template(f);

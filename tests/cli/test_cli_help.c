@@ -192,7 +192,7 @@ static void shared_options_have_equal_help(void **state) {
         {"  -t, --threads N ", "GIPKNCR"},
         {"      --temperature ", "GC"},
         {"  -C, --cpu-mask ", "GBIPKNR"},
-        {"  -b, --backend NAME ", "GBIPKNR"},
+        {"  -b, --backend NAME|auto ", "GBIPKNR"},
         {"      --device ", "GBIPKNR"},
         {"      --gpu-layers ", "GBIPKNR"},
         {"  -q, --quiet ", "GBIPKNR"},

@@ -153,7 +153,7 @@ static int open_model(bench *b) {
     params.progress = progress_update;
     snprintf(b->shape, sizeof b->shape, o->layers ? "%s:%" PRIu32 : "%s", o->shape, o->layers);
     b->name = b->shape;
-    int code = engine_open_backend(e, &o->model);
+    int code = engine_open_backend(e, &o->model, b->shape, &sessions);
     if (code == EXIT_DONE) code = engine_plan(e, &o->model, b->shape, &sessions);
     if (code != EXIT_DONE) return code;
     progress_begin("making weights");

@@ -68,7 +68,8 @@ static bool open_gpu(engine *e, const model_options *o, ag_backend_params params
     return false;
 }
 
-int engine_open_backend(engine *e, const model_options *o) {
+int engine_open_backend(engine *e, const model_options *o, const char *shape,
+                        const engine_sessions *s) {
     ag_error err;
     ag_backend_params params = {
         .name = o->backend,
@@ -80,10 +81,14 @@ int engine_open_backend(engine *e, const model_options *o) {
         .host_attention = o->host_attention,
         .time_launches = o->time_launches,
     };
-    bool gpu = !o->backend && (o->wants_gpu || o->device) && open_gpu(e, o, params);
-    if (!gpu && ag_backend_create(&params, &e->backend, &err) != AG_OK) return complain_error(&err);
-    if (o->verbose) complain("backend: %s", ag_backend_describe(e->backend));
-    return EXIT_DONE;
+    int code = EXIT_DONE;
+    const bool tries_gpu = !o->backend && (o->wants_gpu || o->device);
+    if (chooses_backend(o)) code = engine_choose_backend(e, o, shape, s, &params);
+    else if (!(tries_gpu && open_gpu(e, o, params)) &&
+             ag_backend_create(&params, &e->backend, &err) != AG_OK)
+        code = complain_error(&err);
+    if (code == EXIT_DONE && o->verbose) complain("backend: %s", ag_backend_describe(e->backend));
+    return code;
 }
 
 /* Writes "KV cache 10.62 MiB for 2048 tokens", with the state of layers without a KV cache. */
@@ -122,15 +127,20 @@ static void print_plan(const ag_memory_plan *p, const model_options *o, const en
              memory);
 }
 
+ag_status engine_make_plan(const engine *e, ag_backend *be, const model_options *o,
+                           const char *shape, const engine_sessions *s, ag_memory_plan *plan,
+                           ag_error *err) {
+    const ag_model_params params = model_params(o);
+    return shape ? ag_memory_plan_synthetic(be, shape, &params, &s->params, s->n, plan, err)
+                 : ag_memory_plan_make(be, e->dir, &params, &s->params, s->n, plan, err);
+}
+
 int engine_plan(engine *e, const model_options *o, const char *shape, const engine_sessions *s) {
     ag_error err;
     ag_memory_plan plan;
-    ag_model_params params = model_params(o);
     const int fits = shape ? EXIT_DONE : head_file_fits(&s->params.eviction, &e->info);
     if (fits != EXIT_DONE) return fits;
-    ag_status status =
-        shape ? ag_memory_plan_synthetic(e->backend, shape, &params, &s->params, s->n, &plan, &err)
-              : ag_memory_plan_make(e->backend, e->dir, &params, &s->params, s->n, &plan, &err);
+    ag_status status = engine_make_plan(e, e->backend, o, shape, s, &plan, &err);
     if (status == AG_NOT_FOUND && shape) {
         complain_error(&err);
         return EXIT_USAGE;
@@ -159,7 +169,7 @@ int engine_read_model(const engine *e, const char *dir, ag_model_params params, 
 
 int engine_load(engine *e, const model_options *o, const engine_sessions *s) {
     double begin = clock_s();
-    int code = engine_open_backend(e, o);
+    int code = engine_open_backend(e, o, NULL, s);
     if (code == EXIT_DONE) code = engine_plan(e, o, NULL, s);
     if (code != EXIT_DONE) return code;
     code = engine_read_model(e, e->dir, model_params(o), "loading", &e->model);

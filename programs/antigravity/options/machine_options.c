@@ -22,15 +22,15 @@ static bool set_backend(void *target, const char *value, char *message) {
         return reject(message,
                       "'%.20s': unknown backend; for the batch size use --prefill-chunk %.20s",
                       value, value);
-    if (backend_known(value)) {
+    if (backend_known(value) || !strcmp(value, "auto")) {
         ((model_options *)target)->backend = value;
         return true;
     }
     size_t n =
-        (size_t)snprintf(message, MESSAGE_SIZE, "'%.60s': unknown backend; this build has", value);
+        (size_t)snprintf(message, MESSAGE_SIZE, "'%.60s': unknown backend; this build has ", value);
     for (size_t i = 0; ag_backend_list(i) && n < MESSAGE_SIZE; i++)
-        n += (size_t)snprintf(message + n, MESSAGE_SIZE - n, "%s %s", i ? "," : "",
-                              ag_backend_list(i));
+        n += (size_t)snprintf(message + n, MESSAGE_SIZE - n, "%s, ", ag_backend_list(i));
+    if (n < MESSAGE_SIZE) snprintf(message + n, MESSAGE_SIZE - n, "auto");
     return false;
 }
 
@@ -86,8 +86,9 @@ static const option_def machine_defs[] = {
      .help = "cores to use, one bit each: 0xf0 is 4 to 7 (default: every core of the process)"},
     {.name = "backend",
      .letter = 'b',
-     CALLS("NAME", set_backend),
-     .help = "backend; 'antigravity devices' lists them (default cpu)"},
+     CALLS("NAME|auto", set_backend),
+     .help = "backend; 'antigravity devices' lists them; auto: the one that decodes the model "
+             "fastest, measured once for each device and model (default cpu)"},
     {.name = "device",
      SETS_NAME("N|NAME", device),
      .no_default = true,
@@ -115,6 +116,7 @@ static const option_def machine_defs[] = {
 option_group machine_group(model_options *o) { return OPTION_GROUP("Machine", machine_defs, o); }
 
 bool names_opencl(const model_options *o) { return o->backend && !strcmp(o->backend, "opencl"); }
+bool chooses_backend(const model_options *o) { return o->backend && !strcmp(o->backend, "auto"); }
 
 /* Checks that options of the opencl backend are given only where it can be chosen. Sets the prefill
  * chunk unless it was given. */
@@ -131,7 +133,8 @@ int machine_options_check(model_options *o) {
     if (!given) return EXIT_DONE;
     if (!backend_known("opencl"))
         return complain_usage("%s needs the opencl backend, which is not in this build", given);
-    const bool may_choose = o->backend ? names_opencl(o) : o->wants_gpu || o->device;
+    const bool may_choose =
+        chooses_backend(o) || names_opencl(o) || (!o->backend && (o->wants_gpu || o->device));
     if (!may_choose) return complain_usage("%s needs the opencl backend: -b opencl", given);
     if (o->gpu_attention && o->host_attention)
         return complain_usage("--gpu-attn and --no-gpu-attn exclude each other");

@@ -19,7 +19,7 @@ bool tensor_types_add(tensor_types *list, const char *value, char *message);
 
 typedef struct model_options {
     const char *dir;        /* NULL: the bundled model */
-    const char *backend;    /* backend name; NULL: the CPU, or a GPU if wants_gpu */
+    const char *backend;    /* backend name or "auto"; NULL: the CPU, or a GPU if wants_gpu */
     const char *device;     /* opencl backend only; NULL: its default */
     uint32_t threads;       /* 0: the usable cores */
     uint32_t max_seq_len;   /* 0: the trained context length */
@@ -71,6 +71,8 @@ option_group machine_group(model_options *o); /* -b --device --prefill-chunk ...
 int machine_options_check(model_options *o);
 /* Returns whether -b opencl was given. */
 bool names_opencl(const model_options *o);
+/* Returns whether -b auto was given. */
+bool chooses_backend(const model_options *o);
 
 /* ---- cache_options.c ---- */
 

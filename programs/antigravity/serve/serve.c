@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* antigravity serve: opens sockets and models, then runs the server. */
 #include "../command.h"
+#include "../model/engine.h"
 #include "../model/model_dir.h"
 #include "../model/store.h"
 #include "../terminal/output.h"
@@ -25,6 +26,7 @@ typedef struct serving_setup {
     const model_entry *first; /* model to load at the start; NULL: none */
     listeners listeners;
     char answers[PATH_MAX]; /* path of the file that keeps the answer memory */
+    char device[8];         /* number of the device that -b auto chose */
     tls_files *tls;
 } serving_setup;
 
@@ -91,6 +93,53 @@ static int find_store(serving_setup *s) {
     return code;
 }
 
+/* Finds the model that -b auto chooses for: the first one, of -m or of the directory of models. */
+static int find_first_model(const serving_setup *s, engine *e) {
+    const serve_options *o = &s->options;
+    model_store store = {.n = 0};
+    char path[PATH_MAX];
+    const ag_model_params params = model_params(&o->model);
+    const char *named = o->n_served ? o->served[0].path : s->models.store;
+    if (!named || !served_models_is_directory(&s->models, named)) {
+        ag_error err;
+        const int code = model_dir_find(named, true, &e->dir);
+        if (code != EXIT_DONE) return code;
+        return ag_model_inspect(e->dir, &params, &e->info, &err) == AG_OK ? EXIT_DONE
+                                                                          : complain_error(&err);
+    }
+    int code = store_open_at(&store, named);
+    for (size_t i = 0; i < store.n && code == EXIT_DONE && !e->dir; i++) {
+        if (store.entries[i].is_part || !store_model_path(&store, &store.entries[i], path) ||
+            ag_model_inspect(path, &params, &e->info, NULL) != AG_OK)
+            continue;
+        e->dir = strdup(path);
+        if (!e->dir) code = complain_no_memory();
+    }
+    store_close(&store);
+    return code;
+}
+
+/* Chooses the backend of -b auto. */
+static int choose_backend(serving_setup *s, ag_backend_params *backend) {
+    engine e = {.dir = NULL};
+    const model_options *m = &s->options.model;
+    int code = find_first_model(s, &e);
+    backend->name = "cpu";
+    if (code == EXIT_DONE && e.dir) {
+        const engine_sessions one = {session_params(m, context_length(m, &e.info)), 1};
+        code = engine_open_backend(&e, m, NULL, &one);
+    } else if (code == EXIT_DONE && !m->quiet) {
+        complain("backend: cpu; there is no model yet to choose for");
+    }
+    if (code == EXIT_DONE && e.device[0]) {
+        snprintf(s->device, sizeof s->device, "%s", e.device);
+        backend->name = "opencl";
+        backend->device = s->device;
+    }
+    engine_close(&e);
+    return code;
+}
+
 /* Called on the engine's thread. */
 static uint64_t count_bytes(void *user) {
     const serve_options *o = user;
@@ -112,6 +161,9 @@ static int open_engine(serving_setup *s) {
         .zero_copy = m->zero_copy,
         .host_attention = m->host_attention,
     };
+    int code = find_store(s);
+    if (code == EXIT_DONE && chooses_backend(m)) code = choose_backend(s, &o->engine.backend);
+    if (code != EXIT_DONE) return code;
     o->engine.caller_bytes = count_bytes;
     o->engine.caller_user = o;
     o->server.bytes = &o->bytes;
@@ -124,8 +176,7 @@ static int open_engine(serving_setup *s) {
     s->models.engine = s->engine;
     s->models.list = model_list_create();
     if (!s->models.list) return complain_no_memory();
-    int code = find_store(s);
-    if (code == EXIT_DONE) code = add_models(s);
+    code = add_models(s);
     if (code != EXIT_DONE || o->load_later || !s->first) return code;
     if (ag_serving_load_model(s->engine, s->first->model, &err) != AG_OK)
         return complain_error(&err);
