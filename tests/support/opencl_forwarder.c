@@ -136,6 +136,7 @@ static size_t limit_of(cl_device_info what) {
     if (what == CL_DEVICE_MAX_WORK_GROUP_SIZE) return controls.max_group;
     if (what == CL_DEVICE_LOCAL_MEM_SIZE) return controls.local_bytes;
     if (what == CL_DEVICE_GLOBAL_MEM_SIZE) return controls.memory_bytes;
+    if (what == 0x105c) return controls.sub_groups; /* CL_DEVICE_MAX_NUM_SUB_GROUPS */
     return what == CL_DEVICE_MAX_MEM_ALLOC_SIZE ? controls.max_alloc : 0;
 }
 

@@ -18,6 +18,7 @@ typedef struct forwarder_controls {
      * $AG_FORWARDER_MAX_GROUP, $AG_FORWARDER_LOCAL, $AG_FORWARDER_MAX_ALLOC */
     size_t max_group, local_bytes, max_alloc;
     size_t memory_bytes; /* only reported: $AG_FORWARDER_MEMORY */
+    size_t sub_groups;   /* the largest number in a work-group, only reported */
 } forwarder_controls;
 
 typedef forwarder_controls *forwarder_controls_fn(void);

@@ -19,6 +19,7 @@ static forwarder_controls *forwarder;
 static int restore(void **state) {
     (void)state;
     forwarder->max_group = forwarder->local_bytes = forwarder->max_alloc = 0;
+    forwarder->sub_groups = 0;
     return 0;
 }
 
@@ -123,6 +124,15 @@ static void small_device_generates_equal_text(void **state) {
     assert_memory_equal(got, want, sizeof want);
 }
 
+static void finds_sub_groups_that_are_not_listed(void **state) {
+    (void)state;
+    ag_device_info devices[AG_CL_DEVICES_MAX];
+    size_t n;
+    forwarder->sub_groups = 8;
+    assert_int_equal(ag_cl_backend_devices(devices, AG_CL_DEVICES_MAX, &n, NULL), AG_OK);
+    assert_non_null(strstr(devices[0].extensions, "cl_khr_subgroups"));
+}
+
 /* ---- buffers ---- */
 
 static void names_a_weight_that_exceeds_the_buffer_limit(void **state) {
@@ -154,6 +164,7 @@ int main(void) {
         cmocka_unit_test(sizes_are_the_largest_where_there_is_room),
         cmocka_unit_test_teardown(too_little_room_is_an_error_at_once, restore),
         cmocka_unit_test_teardown(small_device_generates_equal_text, restore),
+        cmocka_unit_test_teardown(finds_sub_groups_that_are_not_listed, restore),
         cmocka_unit_test_teardown(names_a_weight_that_exceeds_the_buffer_limit, restore),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -103,6 +103,10 @@ static void query_device(const ag_cl_api *api, ag_cl_device *d) {
     get(api, d->id, CL_DEVICE_GLOBAL_MEM_SIZE, &d->global_bytes, sizeof d->global_bytes);
     get(api, d->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, &d->max_alloc, sizeof d->max_alloc);
     get_extensions(api, d);
+    enum { MAX_NUM_SUB_GROUPS = 0x105c }; /* OpenCL 3.0 lists sub-groups as a feature only */
+    v = 0;
+    get(api, d->id, MAX_NUM_SUB_GROUPS, &v, sizeof v);
+    if (v) d->extensions |= AG_CL_SUBGROUPS;
 }
 
 const char *ag_cl_device_kind(const ag_cl_device *d) {

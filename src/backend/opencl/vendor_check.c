@@ -22,16 +22,12 @@ ag_status ag_cl_vendor_check(ag_cl_backend *cl, ag_error *err) {
     static const char *const variables[3] = {"AG_OPENCL_SUBGROUPS", "AG_OPENCL_DOT",
                                              "AG_OPENCL_HALF"};
     cl_uint faults[3] = {0, 0, 0};
-    if (!cl->vendor.options[0]) return AG_OK;
-    const ag_status st = count_faults(cl, faults);
-    if (st != AG_OK) {
-        if (err) *err = cl->base.err;
-        return st;
-    }
-    for (int i = 0; i < 3; i++) {
+    const ag_status st = cl->vendor.options[0] ? count_faults(cl, faults) : AG_OK;
+    if (st != AG_OK && err) *err = cl->base.err;
+    for (int i = 0; i < 3 && st == AG_OK; i++) {
         if (!faults[i]) continue;
         return AG_FAIL(err, DEVICE, "%s: %s computes otherwise than its extension says (%u faults)",
                        variables[i], cl->device.name, (unsigned)faults[i]);
     }
-    return AG_OK;
+    return st;
 }
