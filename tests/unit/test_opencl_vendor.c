@@ -171,6 +171,17 @@ static void missing_extension_is_an_error(void **state) {
     refused(&d, AG_INVALID, "AG_OPENCL_EMULATE", "'12'");
 }
 
+static void rejects_sub_groups_on_intels_processors(void **state) {
+    (void)state;
+    ag_cl_vendor v;
+    ag_cl_device d = device_with("OpenCL 3.1", "cl_khr_subgroups");
+    snprintf(d.vendor, sizeof d.vendor, "Intel(R) Corporation");
+    setenv("AG_OPENCL_SUBGROUPS", "1", 1);
+    assert_int_equal(choose_vendor(&d, &v, NULL), AG_OK); /* a GPU */
+    d.is_cpu = true;
+    refused(&d, AG_UNSUPPORTED, "AG_OPENCL_SUBGROUPS: the compiler of a phone", "has crashed");
+}
+
 static void stand_ins_need_no_extension(void **state) {
     (void)state;
     ag_cl_vendor v;
@@ -274,6 +285,7 @@ int main(void) {
         cmocka_unit_test_setup(vendor_code_is_on_when_switched_on, ask_for_nothing),
         cmocka_unit_test_setup(accepts_1_0_or_unset_as_a_switch, ask_for_nothing),
         cmocka_unit_test_setup(missing_extension_is_an_error, ask_for_nothing),
+        cmocka_unit_test_setup(rejects_sub_groups_on_intels_processors, ask_for_nothing),
         cmocka_unit_test_setup(stand_ins_need_no_extension, ask_for_nothing),
         cmocka_unit_test_setup(rejects_a_path_that_computes_wrong_results, ask_for_nothing),
         cmocka_unit_test_setup(tensor_cores_with_wrong_results_are_not_used, ask_for_nothing),

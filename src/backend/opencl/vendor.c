@@ -3,7 +3,6 @@
 #include "core/fail.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Equal to the values of DOT in the kernels. */
@@ -57,6 +56,11 @@ ag_status ag_cl_vendor_choose(const ag_cl_device *d, const ag_cl_switches *sw, a
     if (half) out->half = lanes ? HALF_EMULATED : HALF_OWN;
     if (!lanes && subgroups && (!(d->extensions & AG_CL_SUBGROUPS) || version_of(d) < 20)) {
         return lacks(d, "AG_OPENCL_SUBGROUPS", "cl_khr_subgroups with OpenCL 2.0", err);
+    }
+    if (!lanes && subgroups && d->is_cpu && strstr(d->vendor, "Intel")) {
+        return AG_FAIL(err, UNSUPPORTED,
+                       "AG_OPENCL_SUBGROUPS: the compiler of %s (%s) has crashed on sub-groups",
+                       d->name, d->driver);
     }
     if (dot && !out->dot) {
         return lacks(
