@@ -12,6 +12,7 @@
 #   scripts/test.sh hostile      hostile clients against the native build and that with address sanitizer: ten minutes for
 #                                each row of tests/hostile/README.md, about 3.5 hours. HOSTILE_OPTIONS are passed on, such
 #                                as --quick, or --row 2 --seconds 60
+#   scripts/test.sh drivers      tests of OpenCL on two more drivers for processors, Intel's and Mesa's rusticl
 #   scripts/test.sh deb          Debian packages: built twice, checked, and used in clean trees of Debian 12 and 13
 #   scripts/test.sh long         what takes longest, natively and under sanitizers and the emulator; --all leaves it out
 # A stage whose tools are absent and cannot be installed is skipped, and this is said.
@@ -20,7 +21,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 # The native one first: an OpenCL driver compiles kernels for all of them there, without sanitizers.
 all_stages=(native asan tsan clang fuzz static shared aarch64 haswell oclgrind ptx site)
-by_hand=(musl suites long hostile deb)
+by_hand=(musl suites long hostile drivers deb)
 native_preset=release
 SKIPPED=77
 
@@ -288,6 +289,28 @@ stage_hostile() {
     build_preset asan antigravity_program
     without_randomisation tests/hostile/run.py --build "$native_preset=build/$native_preset/bin/antigravity" \
         --build asan=build/asan/bin/antigravity --logs build/log/hostile ${HOSTILE_OPTIONS:-} | tee build/log/hostile.log
+}
+
+# on_driver PRESET LIBRARY EXTENSIONS...: operations and recorded models, and the paths for the driver's own extensions.
+on_driver() {
+    local preset=$1 tests=(-L opencl -R '^(oracle|golden|streaming)_opencl_') extension status=0
+    build_tests "$preset" "${tests[@]}" || return 1
+    export OCL_ICD_VENDORS=$PWD/build/drivers/$2 XDG_CACHE_HOME=$PWD/build/test-cache/cache
+    for extension in "${@:3}"; do
+        quietly "drivers-$preset-$extension" env AG_OPENCL_LANES=1 "AG_OPENCL_$extension=1" \
+            "build/$preset/bin/test_backend" -b opencl -m 40000 -f matmul_prepared,rms_norm,softmax -w f32,q4_0 || status=1
+    done
+    run_tests "$preset" "${tests[@]}" --timeout 3600 || status=1
+    return "$status"
+}
+
+# Rusticl needs a newer C library than Debian 12 has: its preset links programs with that of the driver's tree.
+stage_drivers() {
+    local status=0
+    scripts/drivers.sh || exit "$SKIPPED"
+    (on_driver "$native_preset" intel/lib/libintelocl.so DOT HALF) || status=1
+    (RUSTICL_ENABLE=llvmpipe on_driver rusticl mesa/lib/libRusticlOpenCL.so.1 SUBGROUPS DOT) || status=1
+    return "$status"
 }
 
 stage_deb() {
