@@ -25,7 +25,7 @@
 
 typedef struct ag_cl_backend ag_cl_backend;
 typedef struct ag_cl_memory ag_cl_memory;
-typedef struct ag_cl_loading ag_cl_loading;     /* loading.h */
+typedef struct ag_cl_loading ag_cl_loading;     /* prepare.c */
 typedef struct ag_cl_steps ag_cl_steps;         /* steps.h */
 typedef struct ag_cl_kv_tables ag_cl_kv_tables; /* kv_table.c */
 typedef struct ag_cl_times ag_cl_times;         /* launch_times.c */
@@ -213,6 +213,11 @@ void ag_cl_staging_close(ag_cl_backend *cl);
  * is a whole ring behind. Reuses an equal array that was staged shortly before. */
 ag_status ag_cl_stage(ag_cl_backend *cl, const void *data, size_t n, cl_mem *mem, size_t *offset,
                       ag_error *err);
+/* Writes the address of n bytes of the ring to *host. The caller writes them, and parts of them are
+ * copied by ag_cl_stage_send() before the ring is used again. */
+ag_status ag_cl_stage_reserve(ag_cl_backend *cl, size_t n, unsigned char **host, ag_error *err);
+ag_status ag_cl_stage_send(ag_cl_backend *cl, cl_mem dst, size_t dst_offset,
+                           const unsigned char *host, size_t n, ag_error *err);
 /* Enqueues a copy of n bytes to dst through the ring. The caller may reuse data when this returns.
  */
 ag_status ag_cl_stage_into(ag_cl_backend *cl, cl_mem dst, size_t dst_offset, const void *data,

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "backend/opencl/loading.h"
 #include "backend/opencl/ops.h"
 #include "backend/opencl/steps.h"
 

@@ -97,6 +97,7 @@ ag_status ag_cl_mma(ag_cl_backend *cl, ag_tensor *const y[], const ag_tensor *x,
 /* prepare.c */
 ag_status ag_cl_prepare_weight(ag_backend *b, ag_tensor *w, ag_buffer **owner, const ag_tensor *src,
                                ag_dtype want, ag_consumed_fn consumed, void *user);
+void ag_cl_loading_close(ag_cl_backend *cl);
 /* Return the offset of the scales of a prepared weight [n,k], and its total bytes; 0 if that
  * overflows. */
 size_t ag_cl_prepared_scales(ag_dtype dtype, size_t n, size_t k);

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Converts weights to the layout of kernels/weights.cl: separate planes of levels and factors, with
  * padded rows. Host threads convert a chunk of rows while the device receives the chunk before. */
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/pool.h"
 #include "backend/opencl/layout.h"
-#include "backend/opencl/loading.h"
 #include "backend/opencl/ops.h"
+#include "core/alloc.h"
 #include "core/backend_compose.h"
 #include "core/fail.h"
 #include "quant/quant.h"
 
 #include <stdatomic.h>
-#include <string.h>
+#include <stdlib.h>
 
-enum { CHUNK_BYTES = 1 << 21, ALIGN = 256 };
+enum { ALIGN = 256 };
 enum { WORD = 4 }; /* kernels copy factors by words */
 
 /* Returns the bytes of a row in planes [first, end). */
@@ -34,7 +36,61 @@ size_t ag_cl_prepared_bytes(ag_dtype dtype, size_t n, size_t k) {
     return ag_cl_prepared_scales(dtype, n, k) + (factors + WORD - 1) / WORD * WORD;
 }
 
-/* A chunk of rows in host memory, in the device's layout. */
+/* ---- host threads ---- */
+
+/* Host threads that convert weights. */
+struct ag_cl_loading {
+    ag_pool *pool;               /* owned */
+    ag_weight_rounding rounding; /* vectorised if possible, as in the CPU backend */
+    unsigned char *scratch;      /* owned */
+    size_t scratch_bytes;        /* scratch of each thread */
+};
+
+static ag_status make_loading(ag_cl_backend *cl) {
+    ag_cl_loading *l = ag_calloc(1, sizeof *l);
+    if (!l) return AG_FAIL(&cl->base.err, NOMEM, "weight loader");
+    ag_cpu_kernels kernels;
+    const char *cap = getenv("AG_CPU_ISA");
+    if (!ag_cpu_kernels_init(&kernels, cap && *cap ? cap : NULL)) ag_cpu_kernels_common(&kernels);
+    l->rounding = kernels.rounding;
+    ag_status st = ag_pool_create(cl->n_threads, &l->pool, &cl->base.err);
+    if (st == AG_OK) cl->loading = l;
+    else ag_free(l);
+    return st;
+}
+
+static ag_status need_scratch(ag_cl_backend *cl, size_t bytes) {
+    enum { CACHE_LINE = 64 };
+    ag_cl_loading *l = cl->loading;
+    if (bytes <= l->scratch_bytes) return AG_OK;
+    const size_t n = ag_pool_threads(l->pool), each = ag_cl_items(bytes, CACHE_LINE);
+    const bool is_size = bytes <= (SIZE_MAX - CACHE_LINE) / n;
+    unsigned char *grown = is_size ? ag_aligned_alloc(each * n) : NULL;
+    if (!grown) {
+        return AG_FAIL(&cl->base.err, NOMEM, "rows of %zu bytes for %zu threads", bytes, n);
+    }
+    ag_aligned_free(l->scratch);
+    l->scratch = grown;
+    l->scratch_bytes = each;
+    return AG_OK;
+}
+
+/* Returns a thread's scratch memory. */
+static void *scratch_of(const ag_cl_loading *l, uint32_t thread) {
+    return l->scratch + thread * l->scratch_bytes;
+}
+
+void ag_cl_loading_close(ag_cl_backend *cl) {
+    if (!cl->loading) return;
+    ag_pool_destroy(cl->loading->pool);
+    ag_aligned_free(cl->loading->scratch);
+    ag_free(cl->loading);
+    cl->loading = NULL;
+}
+
+/* ---- chunks of rows ---- */
+
+/* A chunk of rows in pinned memory, in the device's layout. */
 typedef struct chunk {
     size_t row0, rows;
     unsigned char *planes[AG_CL_PLANES];
@@ -52,22 +108,23 @@ typedef struct preparing {
     atomic_size_t bad_row; /* lowest row that could not be converted; SIZE_MAX: none */
 } preparing;
 
-/* Reserves pinned memory for a chunk, and for each thread one row of floats and one packed row. */
-static ag_status reserve_staging(preparing *p) {
+/* Reserves for each thread one row of floats and one packed row. */
+static ag_status reserve_memory(preparing *p) {
     const size_t row = planes_bytes(p->want, 0, AG_CL_PLANES, p->k);
-    const size_t rows = CHUNK_BYTES / row + 1;
-    p->chunk_rows = rows < p->n ? rows : p->n;
-    return ag_cl_loading_need(p->cl, p->chunk_rows * row,
-                              p->k * sizeof(float) + ag_dtype_row_bytes(p->want, p->k));
+    const size_t rows = p->cl->staging.bytes / 2 / row; /* the driver copies one half of the ring */
+    p->chunk_rows = rows ? rows : 1;
+    if (!p->cl->loading) AG_TRY(make_loading(p->cl));
+    return need_scratch(p->cl, p->k * sizeof(float) + ag_dtype_row_bytes(p->want, p->k));
 }
 
-/* Begins a chunk in the half whose rows have arrived. */
+/* Begins a chunk in pinned memory. */
 static ag_status begin_chunk(preparing *p, size_t row0) {
     chunk *c = &p->chunk;
+    const size_t row = planes_bytes(p->want, 0, AG_CL_PLANES, p->k);
     unsigned char *at;
-    AG_TRY(ag_cl_loading_turn(p->cl, &at));
     c->row0 = row0;
     c->rows = p->n - row0 < p->chunk_rows ? p->n - row0 : p->chunk_rows;
+    AG_TRY(ag_cl_stage_reserve(p->cl, c->rows * row, &at, &p->cl->base.err));
     for (unsigned i = 0; i < AG_CL_PLANES; i++) {
         c->planes[i] = at;
         at += c->rows * p->row_bytes[i];
@@ -102,7 +159,7 @@ static void note_bad_row(preparing *p, size_t row) {
  * of them may be the first bad one. */
 static void convert_rows(void *ctx, size_t begin, size_t end, uint32_t thread) {
     preparing *p = ctx;
-    float *values = ag_cl_loading_scratch(p->cl->loading, thread);
+    float *values = scratch_of(p->cl->loading, thread);
     unsigned char *packed = (unsigned char *)(values + p->k);
     for (size_t i = begin; i < end; i++) {
         const size_t row = p->chunk.row0 + i;
@@ -115,7 +172,7 @@ static void convert_rows(void *ctx, size_t begin, size_t end, uint32_t thread) {
 
 /* Converts the bad row again for the message. */
 static ag_status report_bad_row(const preparing *p, size_t row) {
-    float *values = ag_cl_loading_scratch(p->cl->loading, 0);
+    float *values = scratch_of(p->cl->loading, 0);
     size_t bad = 0;
     (void)convert(p, row, values, (unsigned char *)(values + p->k), &bad);
     return AG_FAIL(&p->cl->base.err, FORMAT, "row %zu, column %zu: %g cannot be kept as %s", row,
@@ -139,15 +196,19 @@ static ag_status upload(const preparing *p, cl_mem to) {
         const size_t row = p->row_bytes[i];
         if (i == AG_CL_FACTORS) at = ag_cl_prepared_scales(p->want, p->n, p->k);
         if (row) {
-            AG_TRY(ag_cl_loading_send(p->cl, to, at + c->row0 * row, c->planes[i], c->rows * row));
+            AG_TRY(ag_cl_stage_send(p->cl, to, at + c->row0 * row, c->planes[i], c->rows * row,
+                                    &p->cl->base.err));
         }
         at += p->n * row;
     }
-    return AG_OK;
+    /* Starts the copies while more rows are converted. */
+    const cl_int code = p->cl->api.clFlush(p->cl->queue);
+    if (code == CL_SUCCESS) return AG_OK;
+    return ag_cl_fail(p->cl, &p->cl->base.err, code, "writing rows of a weight");
 }
 
 static ag_status prepare_rows(preparing *p, cl_mem to, ag_consumed_fn consumed, void *user) {
-    AG_TRY(reserve_staging(p));
+    AG_TRY(reserve_memory(p));
     for (size_t row0 = 0; row0 < p->n; row0 += p->chunk_rows) {
         AG_TRY(begin_chunk(p, row0));
         AG_TRY(convert_chunk(p));

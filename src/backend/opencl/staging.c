@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Staging of small host arrays: copies them to pinned memory, from where the driver copies them
- * while the host continues. */
+/* Staging: pinned memory from which the driver copies small host arrays and converted weights while
+ * the host continues. */
 #include "backend/opencl/opencl.h"
 #include "core/fail.h"
 
@@ -94,30 +94,32 @@ static ag_status claim(ag_cl_backend *cl, size_t n, size_t *offset, ag_error *er
     return AG_OK;
 }
 
-/* Copies data through the ring to dst, or if that is NULL to the ring's device buffer at *offset.
- */
-static ag_status put(ag_cl_backend *cl, cl_mem dst, size_t dst_offset, const void *data, size_t n,
-                     size_t *offset, ag_error *err) {
-    ag_cl_staging *s = &cl->staging;
+ag_status ag_cl_stage_reserve(ag_cl_backend *cl, size_t n, unsigned char **host, ag_error *err) {
     size_t at = 0;
     AG_TRY(claim(cl, n, &at, err));
-    memcpy(s->host + at, data, n);
+    *host = cl->staging.host + at;
+    return AG_OK;
+}
+
+ag_status ag_cl_stage_send(ag_cl_backend *cl, cl_mem dst, size_t dst_offset,
+                           const unsigned char *host, size_t n, ag_error *err) {
+    ag_cl_staging *s = &cl->staging;
     cl_event arrived;
-    cl_int code =
-        cl->api.clEnqueueWriteBuffer(cl->queue, dst ? dst : s->device, CL_FALSE,
-                                     dst ? dst_offset : at, n, s->host + at, 0, NULL, &arrived);
+    cl_int code = cl->api.clEnqueueWriteBuffer(cl->queue, dst, CL_FALSE, dst_offset, n, host, 0,
+                                               NULL, &arrived);
     if (code != CL_SUCCESS) return ag_cl_fail(cl, err, code, "writing %zu bytes", n);
-    cl_event *left = &s->left[at / (s->bytes / 2)];
+    cl_event *left = &s->left[(size_t)(host - s->host) / (s->bytes / 2)];
     if (*left) (void)cl->api.clReleaseEvent(*left);
     *left = arrived;
-    *offset = at;
     return AG_OK;
 }
 
 ag_status ag_cl_stage_into(ag_cl_backend *cl, cl_mem dst, size_t dst_offset, const void *data,
                            size_t n, ag_error *err) {
-    size_t offset;
-    return put(cl, dst, dst_offset, data, n, &offset, err);
+    unsigned char *host;
+    AG_TRY(ag_cl_stage_reserve(cl, n, &host, err));
+    memcpy(host, data, n);
+    return ag_cl_stage_send(cl, dst, dst_offset, host, n, err);
 }
 
 /* Finds an equal array in the half being filled. The other half is reused next, maybe before the
@@ -145,7 +147,9 @@ ag_status ag_cl_stage(ag_cl_backend *cl, const void *data, size_t n, cl_mem *mem
                       ag_error *err) {
     ag_cl_staging *s = &cl->staging;
     if (!find_recent(s, data, n, offset)) {
-        AG_TRY(put(cl, NULL, 0, data, n, offset, err));
+        AG_TRY(claim(cl, n, offset, err));
+        memcpy(s->host + *offset, data, n);
+        AG_TRY(ag_cl_stage_send(cl, s->device, *offset, s->host + *offset, n, err));
         remember(s, *offset, n);
     }
     *mem = s->device;
