@@ -8,21 +8,16 @@
 static ag_status read_address(ag_cl_backend *cl, cl_mem mem, uint64_t *out) {
     ag_error *err = &cl->base.err;
     cl_ulong address = 0;
-    cl_int code = CL_SUCCESS;
     if (!cl->address_result) {
-        cl->address_result =
-            cl->api.clCreateBuffer(cl->context, CL_MEM_READ_WRITE, sizeof address, NULL, &code);
-        if (code != CL_SUCCESS) cl->address_result = NULL;
+        AG_TRY(ag_cl_new_mem(cl, CL_MEM_READ_WRITE, sizeof address, "for an address",
+                             &cl->address_result, err));
     }
-    if (!cl->address_result) return ag_cl_fail(cl, err, code, "memory for an address");
     ag_cl_launch l;
     AG_TRY(ag_cl_begin(&l, cl, "address.cl", "address_of", NULL));
     ag_cl_arg_mem(&l, mem);
     ag_cl_arg_mem(&l, cl->address_result);
     AG_TRY(ag_cl_enqueue(&l, 1, (size_t[]){1}, (size_t[]){1}));
-    code = cl->api.clEnqueueReadBuffer(cl->queue, cl->address_result, CL_TRUE, 0, sizeof address,
-                                       &address, 0, NULL, NULL);
-    if (code != CL_SUCCESS) return ag_cl_fail(cl, err, code, "reading an address");
+    AG_TRY(ag_cl_read(cl, cl->address_result, 0, sizeof address, &address, err));
     *out = address;
     return AG_OK;
 }

@@ -75,9 +75,7 @@ static ag_status buffer_download(void *dst, ag_buffer *src, size_t offset, size_
         memmove(dst, (unsigned char *)b->mapped + offset, n);
         return AG_OK;
     }
-    cl_int code =
-        cl->api.clEnqueueReadBuffer(cl->queue, b->mem, CL_TRUE, offset, n, dst, 0, NULL, NULL);
-    return code == CL_SUCCESS ? AG_OK : ag_cl_fail(cl, err, code, "reading %zu bytes", n);
+    return ag_cl_read(cl, b->mem, offset, n, dst, err);
 }
 
 static const ag_buffer_ops device_ops = {
@@ -106,15 +104,6 @@ ag_cl_buffer *ag_cl_buffer_of(const ag_cl_backend *cl, ag_buffer *buf) {
 
 /* ---- making one ---- */
 
-static ag_status fill_with_zeros(ag_cl_backend *cl, cl_mem mem, size_t bytes, ag_error *err) {
-    static const unsigned char zeros[16];
-    cl->n_writes++; /* the buffer may have the address of an earlier one */
-    cl_int code =
-        cl->api.clEnqueueFillBuffer(cl->queue, mem, zeros, sizeof zeros, 0, bytes, 0, NULL, NULL);
-    if (code == CL_SUCCESS) return AG_OK;
-    return ag_cl_fail(cl, err, code, "clearing a buffer of %zu bytes", bytes);
-}
-
 ag_status ag_cl_buffer_create(ag_cl_memory *m, size_t bytes, ag_buffer **out, ag_error *err) {
     ag_cl_backend *cl = m->cl;
     if (bytes > SIZE_MAX - PADDING) return AG_FAIL(err, NOMEM, "device buffer of %zu bytes", bytes);
@@ -131,7 +120,8 @@ ag_status ag_cl_buffer_create(ag_cl_memory *m, size_t bytes, ag_buffer **out, ag
                         (unsigned long long)cl->device.max_alloc);
         if (code == CL_INVALID_BUFFER_SIZE) st = AG_NOMEM;
     } else {
-        st = fill_with_zeros(cl, b->mem, padded, err);
+        cl->n_writes++; /* the buffer may have the address of an earlier one */
+        st = ag_cl_clear(cl, b->mem, 0, padded, err);
         if (st != AG_OK) ag_cl_release_mem(cl, b->mem);
     }
     if (st != AG_OK) {
@@ -155,11 +145,8 @@ static ag_status enqueue_copy(ag_cl_backend *cl, cl_mem dst, size_t to, cl_mem s
 
 /* Copies overlapping ranges, which OpenCL does not allow, through a temporary buffer. */
 static ag_status copy_overlapping(ag_cl_backend *cl, cl_mem mem, size_t to, size_t from, size_t n) {
-    cl_int code;
-    cl_mem between = cl->api.clCreateBuffer(cl->context, CL_MEM_READ_WRITE, n, NULL, &code);
-    if (code != CL_SUCCESS) {
-        return ag_cl_fail(cl, &cl->base.err, code, "%zu bytes to move a range", n);
-    }
+    cl_mem between;
+    AG_TRY(ag_cl_new_mem(cl, CL_MEM_READ_WRITE, n, "to move a range", &between, &cl->base.err));
     ag_status st = enqueue_copy(cl, between, 0, mem, from, n);
     if (st == AG_OK) st = enqueue_copy(cl, mem, to, between, 0, n);
     ag_cl_release_mem(cl, between);

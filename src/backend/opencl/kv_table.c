@@ -67,14 +67,8 @@ static ag_status need_words(ag_cl_backend *cl, ag_cl_kv_tables *t, size_t n) {
     t->words = ag_calloc(wanted, sizeof *t->words);
     t->blocks = ag_calloc(wanted, sizeof *t->blocks);
     if (!t->words || !t->blocks) return AG_FAIL(err, NOMEM, "tables of %zu KV blocks", wanted);
-    cl_int code;
-    t->mem = cl->api.clCreateBuffer(cl->context, CL_MEM_READ_ONLY, wanted * sizeof *t->words, NULL,
-                                    &code);
-    if (code != CL_SUCCESS) {
-        t->mem = NULL;
-        return ag_cl_fail(cl, err, code, "%zu bytes for tables of blocks",
-                          wanted * sizeof *t->words);
-    }
+    AG_TRY(ag_cl_new_mem(cl, CL_MEM_READ_ONLY, wanted * sizeof *t->words, "for tables of blocks",
+                         &t->mem, err));
     t->n_words = wanted;
     forget_all(t);
     return AG_OK;

@@ -134,6 +134,15 @@ ag_status ag_cl_fail(const ag_cl_backend *cl, ag_error *err, cl_int code, const 
  * an earlier kernel. Any thread may call it. */
 void ag_cl_release_mem(ag_cl_backend *cl, cl_mem mem);
 
+/* Creates device memory. what: "of scratch", for the message. *out is NULL after a failure. */
+ag_status ag_cl_new_mem(ag_cl_backend *cl, cl_mem_flags flags, size_t bytes, const char *what,
+                        cl_mem *out, ag_error *err);
+/* Enqueues writing n zeros. offset and n are multiples of 16. */
+ag_status ag_cl_clear(ag_cl_backend *cl, cl_mem mem, size_t offset, size_t n, ag_error *err);
+/* Waits for the queue and reads n bytes. */
+ag_status ag_cl_read(ag_cl_backend *cl, cl_mem mem, size_t offset, size_t n, void *out,
+                     ag_error *err);
+
 /* Waits for the queue. Errors of earlier kernels may be reported here. */
 ag_status ag_cl_finish(ag_cl_backend *cl, ag_error *err);
 

@@ -238,10 +238,7 @@ static ag_status add_scores(const work *w) {
     ag_error *err = &w->cl->base.err;
     float *sums = ag_malloc(bytes);
     if (!sums) return AG_FAIL(err, NOMEM, "attention weights of %zu bytes", bytes);
-    const cl_int code = w->cl->api.clEnqueueReadBuffer(w->cl->queue, w->scratch, CL_TRUE,
-                                                       w->sums_at, bytes, sums, 0, NULL, NULL);
-    ag_status st = AG_OK;
-    if (code != CL_SUCCESS) st = ag_cl_fail(w->cl, err, code, "reading attention weights");
+    const ag_status st = ag_cl_read(w->cl, w->scratch, w->sums_at, bytes, sums, err);
     for (uint32_t h = 0; h < kv->n_kv_heads && st == AG_OK; h++) {
         float *to = w->seq->scores + h * w->seq->score_stride;
         const float *from = sums + h * (size_t)w->n_slots;

@@ -56,11 +56,7 @@ static ag_status find_means(const work *w) {
 
 /* Reads all scores at once and spreads the rows to `stride`, starting with the last one. */
 static ag_status read_scores(const work *w, float *scores, size_t stride) {
-    const cl_int code = w->cl->api.clEnqueueReadBuffer(w->cl->queue, w->scratch, CL_TRUE, 0,
-                                                       w->scores_bytes, scores, 0, NULL, NULL);
-    if (code != CL_SUCCESS) {
-        return ag_cl_fail(w->cl, &w->cl->base.err, code, "reading scores of keys");
-    }
+    AG_TRY(ag_cl_read(w->cl, w->scratch, 0, w->scores_bytes, scores, &w->cl->base.err));
     for (size_t h = w->kv->n_kv_heads; h-- > 1;) {
         memmove(scores + h * stride, scores + h * w->n_slots, w->n_slots * sizeof *scores);
     }

@@ -18,11 +18,8 @@ static ag_status need_packed(ag_cl_backend *cl, size_t m, size_t k) {
     cl->packed.valid_at = UINT64_MAX;
     cl->packed.factors_at = factors_at;
     if (bytes <= cl->packed.bytes) return AG_OK;
-    cl_int code;
-    cl_mem mem = cl->api.clCreateBuffer(cl->context, CL_MEM_READ_WRITE, bytes, NULL, &code);
-    if (code != CL_SUCCESS) {
-        return ag_cl_fail(cl, &cl->base.err, code, "%zu bytes of packed rows", bytes);
-    }
+    cl_mem mem;
+    AG_TRY(ag_cl_new_mem(cl, CL_MEM_READ_WRITE, bytes, "of packed rows", &mem, &cl->base.err));
     if (cl->packed.mem) ag_cl_release_mem(cl, cl->packed.mem);
     cl->packed.mem = mem;
     cl->packed.bytes = bytes;

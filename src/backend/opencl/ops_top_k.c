@@ -121,9 +121,7 @@ ag_status ag_cl_top_k(ag_backend *b, const ag_tensor *rows, ag_top_k *const tops
     AG_TRY(find_maxima(&w));
     AG_TRY(take_best(&w));
     unsigned char *results = w.host + ids_bytes(&w);
-    cl_int code = w.cl->api.clEnqueueReadBuffer(w.cl->queue, w.scratch, CL_TRUE, w.out_at,
-                                                w.n_rows * w.out_bytes, results, 0, NULL, NULL);
-    if (code != CL_SUCCESS) return ag_cl_fail(w.cl, &b->err, code, "reading the best of rows");
+    AG_TRY(ag_cl_read(w.cl, w.scratch, w.out_at, w.n_rows * w.out_bytes, results, &b->err));
     for (size_t r = 0; r < w.n_rows; r++) {
         if (tops[r]) unpack(&w, results + r * w.out_bytes, tops[r]);
     }

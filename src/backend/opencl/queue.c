@@ -28,6 +28,28 @@ ag_status ag_cl_finish(ag_cl_backend *cl, ag_error *err) {
     return code == CL_SUCCESS ? AG_OK : ag_cl_fail(cl, err, code, "waiting for the queue");
 }
 
+ag_status ag_cl_new_mem(ag_cl_backend *cl, cl_mem_flags flags, size_t bytes, const char *what,
+                        cl_mem *out, ag_error *err) {
+    cl_int code;
+    cl_mem mem = cl->api.clCreateBuffer(cl->context, flags, bytes, NULL, &code);
+    *out = code == CL_SUCCESS ? mem : NULL;
+    return *out ? AG_OK : ag_cl_fail(cl, err, code, "%zu bytes %s", bytes, what);
+}
+
+ag_status ag_cl_clear(ag_cl_backend *cl, cl_mem mem, size_t offset, size_t n, ag_error *err) {
+    static const unsigned char zeros[16];
+    cl_int code =
+        cl->api.clEnqueueFillBuffer(cl->queue, mem, zeros, sizeof zeros, offset, n, 0, NULL, NULL);
+    return code == CL_SUCCESS ? AG_OK : ag_cl_fail(cl, err, code, "clearing %zu bytes", n);
+}
+
+ag_status ag_cl_read(ag_cl_backend *cl, cl_mem mem, size_t offset, size_t n, void *out,
+                     ag_error *err) {
+    cl_int code =
+        cl->api.clEnqueueReadBuffer(cl->queue, mem, CL_TRUE, offset, n, out, 0, NULL, NULL);
+    return code == CL_SUCCESS ? AG_OK : ag_cl_fail(cl, err, code, "reading %zu bytes", n);
+}
+
 ag_status ag_cl_max_group(ag_cl_backend *cl, cl_kernel kernel, size_t *out) {
     cl_int code = cl->api.clGetKernelWorkGroupInfo(kernel, cl->device.id, CL_KERNEL_WORK_GROUP_SIZE,
                                                    sizeof *out, out, NULL);

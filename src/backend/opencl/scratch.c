@@ -10,11 +10,8 @@ ag_status ag_cl_need_scratch(ag_cl_backend *cl, size_t bytes, cl_mem *out) {
     if (!cl->scratch.mem || bytes > cl->scratch.bytes) {
         size_t size = LEAST_BYTES;
         while (size < bytes && size <= SIZE_MAX / 2) size *= 2;
-        cl_int code;
-        cl_mem mem = cl->api.clCreateBuffer(cl->context, CL_MEM_READ_WRITE, size, NULL, &code);
-        if (code != CL_SUCCESS) {
-            return ag_cl_fail(cl, &cl->base.err, code, "%zu bytes of scratch", size);
-        }
+        cl_mem mem;
+        AG_TRY(ag_cl_new_mem(cl, CL_MEM_READ_WRITE, size, "of scratch", &mem, &cl->base.err));
         if (cl->scratch.mem) ag_cl_release_part(cl, cl->scratch.mem);
         cl->scratch.mem = mem;
         cl->scratch.bytes = size;
@@ -25,17 +22,14 @@ ag_status ag_cl_need_scratch(ag_cl_backend *cl, size_t bytes, cl_mem *out) {
 
 ag_status ag_cl_need_counts(ag_cl_backend *cl, size_t n) {
     enum { MIN_COUNTS = 4096 };
-    const cl_uint zero = 0;
     if (n <= cl->tile_counts.n) return AG_OK;
-    const size_t cap = n < MIN_COUNTS ? MIN_COUNTS : 2 * n, bytes = cap * sizeof zero;
-    cl_int code;
-    cl_mem mem = cl->api.clCreateBuffer(cl->context, CL_MEM_READ_WRITE, bytes, NULL, &code);
-    if (code != CL_SUCCESS)
-        return ag_cl_fail(cl, &cl->base.err, code, "%zu bytes of counts", bytes);
-    code = cl->api.clEnqueueFillBuffer(cl->queue, mem, &zero, sizeof zero, 0, bytes, 0, NULL, NULL);
-    if (code != CL_SUCCESS) {
+    const size_t cap = n < MIN_COUNTS ? MIN_COUNTS : 4 * n, bytes = cap * sizeof(cl_uint);
+    cl_mem mem;
+    AG_TRY(ag_cl_new_mem(cl, CL_MEM_READ_WRITE, bytes, "of counts", &mem, &cl->base.err));
+    const ag_status st = ag_cl_clear(cl, mem, 0, bytes, &cl->base.err);
+    if (st != AG_OK) {
         ag_cl_release_mem(cl, mem);
-        return ag_cl_fail(cl, &cl->base.err, code, "clearing counts");
+        return st;
     }
     if (cl->tile_counts.mem) ag_cl_release_mem(cl, cl->tile_counts.mem);
     cl->tile_counts.mem = mem;

@@ -12,15 +12,12 @@ enum { RING_BYTES = 1 << 22, ALIGN = 64 };
 
 static ag_status open_ring(ag_cl_backend *cl, size_t bytes, ag_error *err) {
     ag_cl_staging *s = &cl->staging;
-    const ag_cl_api *api = &cl->api;
     cl_int code;
-    s->pinned = api->clCreateBuffer(cl->context, CL_MEM_READ_ONLY | CL_MEM_ALLOC_HOST_PTR, bytes,
-                                    NULL, &code);
-    if (code != CL_SUCCESS) return ag_cl_fail(cl, err, code, "%zu bytes of pinned memory", bytes);
-    s->device = api->clCreateBuffer(cl->context, CL_MEM_READ_ONLY, bytes, NULL, &code);
-    if (code != CL_SUCCESS) return ag_cl_fail(cl, err, code, "%zu bytes for staging", bytes);
-    s->host = api->clEnqueueMapBuffer(cl->queue, s->pinned, CL_TRUE, CL_MAP_WRITE, 0, bytes, 0,
-                                      NULL, NULL, &code);
+    AG_TRY(ag_cl_new_mem(cl, CL_MEM_READ_ONLY | CL_MEM_ALLOC_HOST_PTR, bytes, "of pinned memory",
+                         &s->pinned, err));
+    AG_TRY(ag_cl_new_mem(cl, CL_MEM_READ_ONLY, bytes, "for staging", &s->device, err));
+    s->host = cl->api.clEnqueueMapBuffer(cl->queue, s->pinned, CL_TRUE, CL_MAP_WRITE, 0, bytes, 0,
+                                         NULL, NULL, &code);
     if (code != CL_SUCCESS) return ag_cl_fail(cl, err, code, "mapping pinned memory");
     s->bytes = bytes;
     return AG_OK;

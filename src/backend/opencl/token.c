@@ -75,11 +75,8 @@ static void set_arguments(ag_cl_launch *l, const ag_cl_token *token, const ag_st
 static ag_status claim_tags(ag_cl_backend *cl, ag_cl_token *token, uint32_t *first) {
     const uint32_t n = ag_cl_token_stages(&token->shape) + 1;
     if (token->next_tag > UINT32_MAX - n) {
-        const cl_uint zero = 0;
-        cl_int code = cl->api.clEnqueueFillBuffer(cl->queue, ag_cl_buffer_of(cl, token->store)->mem,
-                                                  &zero, sizeof zero, token->at.qkv,
-                                                  token->at.bytes - token->at.qkv, 0, NULL, NULL);
-        if (code != CL_SUCCESS) return ag_cl_fail(cl, &cl->base.err, code, "clearing packets");
+        AG_TRY(ag_cl_clear(cl, ag_cl_buffer_of(cl, token->store)->mem, token->at.qkv,
+                           token->at.bytes - token->at.qkv, &cl->base.err));
         token->next_tag = 1;
     }
     *first = token->next_tag;
