@@ -61,7 +61,7 @@ for language in CL1.2 CL2.0 CL3.0; do
     check "$with" -cl-std=$language -DINT_DOT=1 -DDOT=3 -Dcl_arm_integer_dot_product_int8
     check "$with" -cl-std=$language -DINT_DOT=1 -DDOT=4
     for type in q4_0 q4_1 q8_0 q5_1 q6_k q2_k; do
-        check matmul_half.cl -cl-std=$language -cl-ext=+cl_khr_fp16 -DHALF=1 -DWTYPE=WEIGHT_$type
+        check matmul_tile.cl -cl-std=$language -cl-ext=+cl_khr_fp16 -DHALF=1 -DWTYPE=WEIGHT_$type
     done
     check vendor_check.cl -cl-std=$language -cl-ext=+cl_khr_fp16 -DHALF=1
 done

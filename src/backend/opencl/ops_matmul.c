@@ -40,7 +40,7 @@ static ag_status multiply_any(ag_cl_backend *cl, ag_tensor *y, const ag_tensor *
     return ag_cl_enqueue(&l, 2, (size_t[]){n * WG, m}, (size_t[]){WG, 1});
 }
 
-typedef enum variant { ROWS, MATVEC, TILE, MMA, HALVES } variant;
+typedef enum variant { ROWS, MATVEC, TILE, MMA } variant;
 
 static bool may_use_mma(ag_cl_backend *cl, const ag_tensor *x, ag_dtype type) {
     if (!ag_cl_mma_fits(cl, x, type)) return false;
@@ -56,9 +56,7 @@ static variant choose_variant(ag_cl_backend *cl, const ag_tensor *x, ag_dtype ty
     if (!cl->is_gpu || x->offset % 16 || k % 4) return ROWS;
     if (is_many) cl->packed.is_used = may_use_mma(cl, x, type);
     if (is_many && cl->packed.is_used) return MMA;
-    if (ag_shape_rows(&x->shape) > MATVEC_MOST) {
-        return cl->vendor.half && ag_dtype_is_quantized(type) ? HALVES : TILE;
-    }
+    if (ag_shape_rows(&x->shape) > MATVEC_MOST) return TILE;
     return k % step ? ROWS : MATVEC;
 }
 
@@ -138,42 +136,28 @@ static ag_status launch_matvec(ag_cl_backend *cl, ag_tensor *const y[], const ag
 
 /* ---- any product ---- */
 
-typedef struct tiling {
-    const char *file, *kernel;
-    size_t tile_m, tile_n, group;
-} tiling;
-
-static tiling tiling_of(const ag_cl_backend *cl, variant v) {
-    const ag_cl_sizes *s = &cl->sizes;
-    if (v == ROWS)
-        return (tiling){"matmul_rows.cl", "matmul_rows", 0, 1,
-                        1}; /* a launch covers all rows of x */
-    if (v == HALVES) {
-        return (tiling){"matmul_half.cl", "matmul_half", s->tile_m, s->tile_n, s->tile_wg};
-    }
-    return (tiling){"matmul_tile.cl", "matmul_tile", s->tile_m, s->tile_n, s->tile_wg};
-}
-
+/* Launches matmul_tile.cl, or matmul_rows.cl, which covers all rows of x. */
 static ag_status launch(ag_cl_backend *cl, variant v, ag_tensor *y, const ag_tensor *x,
                         const ag_tensor *w) {
     const size_t m = ag_shape_rows(&y->shape), n = ag_shape_cols(&y->shape);
-    const tiling t = tiling_of(cl, v);
-    const bool tiled = v == TILE || v == HALVES;
+    const bool tiled = v == TILE, halves = tiled && ag_dtype_is_quantized(w->dtype);
+    const size_t tile_m = tiled ? cl->sizes.tile_m : m, tile_n = tiled ? cl->sizes.tile_n : 1;
+    const size_t group = tiled ? cl->sizes.tile_wg : 1;
     char options[160], tile[64] = "";
-    if (tiled) snprintf(tile, sizeof tile, " -DTILE_M=%zu -DTILE_N=%zu", t.tile_m, t.tile_n);
+    if (tiled) snprintf(tile, sizeof tile, " -DTILE_M=%zu -DTILE_N=%zu", tile_m, tile_n);
     snprintf(options, sizeof options, "-DWTYPE=WEIGHT_%s%s%s", ag_dtype_name(w->dtype), tile,
-             v == HALVES ? cl->vendor.options : "");
+             halves && cl->vendor.half ? cl->vendor.options : "");
     ag_cl_launch l;
-    AG_TRY(ag_cl_begin(&l, cl, t.file, t.kernel, options));
+    AG_TRY(ag_cl_begin(&l, cl, tiled ? "matmul_tile.cl" : "matmul_rows.cl",
+                       tiled ? "matmul_tile" : "matmul_rows", options));
     ag_cl_arg_tensor(&l, y);
     ag_cl_arg_tensor(&l, x);
     arg_weight(&l, w);
     ag_cl_arg_u32(&l, (uint32_t)m);
     ag_cl_arg_u32(&l, (uint32_t)n);
     ag_cl_arg_u32(&l, (uint32_t)ag_shape_cols(&x->shape));
-    const size_t columns = (n + t.tile_n - 1) / t.tile_n;
-    const size_t rows = v == ROWS ? 1 : (m + t.tile_m - 1) / t.tile_m;
-    return ag_cl_enqueue(&l, 2, (size_t[]){columns * t.group, rows}, (size_t[]){t.group, 1});
+    const size_t rows = (m + tile_m - 1) / tile_m, columns = (n + tile_n - 1) / tile_n;
+    return ag_cl_enqueue(&l, 2, (size_t[]){columns * group, rows}, (size_t[]){group, 1});
 }
 
 ag_status ag_cl_matmul_transposed(ag_backend *b, ag_tensor *y, const ag_tensor *x,

@@ -7,7 +7,7 @@
 
 typedef struct ag_cl_sizes {
     unsigned matvec_teams, matvec_rows; /* matvec.cl: TEAMS of 32 work-items, TEAM_ROWS */
-    unsigned tile_m, tile_n, tile_wg;   /* matmul_tile.cl, matmul_half.cl */
+    unsigned tile_m, tile_n, tile_wg;   /* matmul_tile.cl */
     unsigned attention_wg;              /* attention.cl */
     unsigned attention_queries;         /* attention.cl: QUERIES in prefill */
     unsigned top_wg;                    /* top_k.cl */

@@ -11,7 +11,7 @@
 typedef struct ag_cl_vendor {
     unsigned subgroups;   /* kernels/subgroup.cl */
     unsigned dot;         /* kernels/dot_bytes.cl */
-    unsigned half;        /* kernels/matmul_half.cl */
+    unsigned half;        /* kernels/matmul_tile.cl */
     char options[64];     /* build options for all, appended to others; "": all off */
     char description[64]; /* ", sub-groups, halves" */
 } ag_cl_vendor;
