@@ -24,34 +24,28 @@ static ag_status read_switch(const char *variable, ag_cl_switch *out, ag_error *
     return AG_FAIL(err, INVALID, "%s is 0 or 1, not '%.20s'", variable, value);
 }
 
+/* Reads a number from min to max. Returns false if the value is something else. */
+static bool read_number(const char *value, unsigned min, unsigned max, unsigned *out) {
+    char *end;
+    const unsigned long n = strtoul(value, &end, 10);
+    *out = (unsigned)n;
+    return !*end && n >= min && n <= max;
+}
+
 static ag_status read_units(unsigned *out, ag_error *err) {
     enum { UNITS_MAX = 4096 };
     const char *value = value_of("AG_OPENCL_UNITS");
-    *out = 0;
-    if (!value) return AG_OK;
-    char *end;
-    const unsigned long n = strtoul(value, &end, 10);
-    if (*end || n < 1 || n > UNITS_MAX) {
-        return AG_FAIL(err, INVALID, "AG_OPENCL_UNITS is a number from 1 to %d, not '%.20s'",
-                       UNITS_MAX, value);
-    }
-    *out = (unsigned)n;
-    return AG_OK;
+    if (!value || read_number(value, 1, UNITS_MAX, out)) return AG_OK;
+    return AG_FAIL(err, INVALID, "AG_OPENCL_UNITS is a number from 1 to %d, not '%.20s'", UNITS_MAX,
+                   value);
 }
 
 static ag_status read_emulated(unsigned *out, ag_error *err) {
     const char *value = value_of("AG_OPENCL_EMULATE");
-    *out = 0;
     if (!value || strcmp(value, "0") == 0) return AG_OK;
-    char *end;
-    const unsigned long n = strtoul(value, &end, 10);
-    if (*end || n < 2 || n > WIDEST_SUBGROUP || (n & (n - 1))) {
-        return AG_FAIL(err, INVALID,
-                       "AG_OPENCL_EMULATE is a power of two from 2 to %d, not '%.20s'",
-                       WIDEST_SUBGROUP, value);
-    }
-    *out = (unsigned)n;
-    return AG_OK;
+    if (read_number(value, 2, WIDEST_SUBGROUP, out) && !(*out & (*out - 1))) return AG_OK;
+    return AG_FAIL(err, INVALID, "AG_OPENCL_EMULATE is a power of two from 2 to %d, not '%.20s'",
+                   WIDEST_SUBGROUP, value);
 }
 
 /* Writes the cache directory: $AG_OPENCL_CACHE, else $XDG_CACHE_HOME/antigravity/opencl, else
