@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tables of programs and kernels, which are built on first use. */
-#include "backend/opencl/hash.h"
 #include "backend/opencl/opencl.h"
 #include "core/alloc.h"
 #include "core/fail.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cache of binaries on disk: one file each, named after the hashes of its key. */
-#include "backend/opencl/hash.h"
 #include "backend/opencl/program.h"
 #include "core/alloc.h"
 #include "core/fail.h"
