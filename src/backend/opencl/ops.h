@@ -79,10 +79,11 @@ ag_status ag_cl_pack(ag_cl_backend *cl, const ag_tensor *x, ag_dtype type, bool 
 /* Returns whether a product on tensor cores may read x next, so that x is packed when it is
  * computed. */
 bool ag_cl_packs(const ag_cl_backend *cl, const ag_tensor *x);
-/* Compute y or a as the operations do, and pack it. */
-ag_status ag_cl_add_rms_norm_pack(ag_cl_backend *cl, ag_tensor *y, ag_tensor *x,
-                                  const ag_tensor *add, const ag_tensor *w, float eps);
-ag_status ag_cl_gate_pack(ag_cl_backend *cl, ag_tensor *a, const ag_tensor *x, bool gelu);
+/* Begins a launch of a kernel that packs x. more: further options. The caller adds arguments. */
+ag_status ag_cl_begin_pack(ag_cl_launch *l, ag_cl_backend *cl, const char *kernel,
+                           const ag_tensor *x, const char *more);
+/* Launches, with a work-group for each row of x, and records that its rows are packed. */
+ag_status ag_cl_finish_pack(ag_cl_launch *l, const ag_tensor *x);
 
 /* ops_matmul_mma.c */
 /* Returns whether the tensor cores may multiply x with a prepared weight of the type. */

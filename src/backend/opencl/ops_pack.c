@@ -33,8 +33,8 @@ static size_t group_for(const ag_cl_backend *cl, size_t k) {
     return wg;
 }
 
-static ag_status begin(ag_cl_backend *cl, ag_cl_launch *l, const char *kernel, const ag_tensor *x,
-                       const char *more) {
+ag_status ag_cl_begin_pack(ag_cl_launch *l, ag_cl_backend *cl, const char *kernel,
+                           const ag_tensor *x, const char *more) {
     const size_t m = ag_shape_rows(&x->shape), k = ag_shape_cols(&x->shape), wg = group_for(cl, k);
     char options[128];
     snprintf(options, sizeof options, "-DWTYPE=WEIGHT_%s -DWG=%zu -DCHUNKS=%zu%s",
@@ -46,8 +46,7 @@ static ag_status begin(ag_cl_backend *cl, ag_cl_launch *l, const char *kernel, c
     return AG_OK;
 }
 
-/* Launches, with a work-group for each row of `of`, and records that its rows are packed. */
-static ag_status finish(ag_cl_launch *l, const ag_tensor *of) {
+ag_status ag_cl_finish_pack(ag_cl_launch *l, const ag_tensor *of) {
     ag_cl_backend *cl = l->cl;
     const size_t wg = group_for(cl, ag_shape_cols(&of->shape));
     const size_t m = ag_shape_rows(&of->shape);
@@ -69,35 +68,13 @@ ag_status ag_cl_pack(ag_cl_backend *cl, const ag_tensor *x, ag_dtype type, bool 
     const bool has_order = cl->packed.order == order_of(type);
     if (has_order && (again || is_packed(cl, x))) return AG_OK;
     cl->packed.order = order_of(type);
-    AG_TRY(begin(cl, &l, "pack_rows", x, ""));
+    AG_TRY(ag_cl_begin_pack(&l, cl, "pack_rows", x, ""));
     ag_cl_arg_tensor(&l, x);
     ag_cl_arg_u32(&l, (uint32_t)ag_shape_cols(&x->shape));
-    return finish(&l, x);
+    return ag_cl_finish_pack(&l, x);
 }
 
 bool ag_cl_packs(const ag_cl_backend *cl, const ag_tensor *x) {
     return cl->packed.is_used && ag_shape_rows(&x->shape) > AG_CL_MATVEC_MOST_MMA &&
            x->offset % ALIGN == 0 && ag_cl_mma_fits(cl, x, cl->packed.order);
-}
-
-ag_status ag_cl_add_rms_norm_pack(ag_cl_backend *cl, ag_tensor *y, ag_tensor *x,
-                                  const ag_tensor *add, const ag_tensor *w, float eps) {
-    ag_cl_launch l;
-    AG_TRY(begin(cl, &l, "add_rms_norm_pack", y, ""));
-    ag_cl_arg_tensor(&l, y);
-    ag_cl_arg_tensor(&l, x);
-    ag_cl_arg_tensor(&l, add);
-    ag_cl_arg_tensor(&l, w);
-    ag_cl_arg_u32(&l, (uint32_t)ag_shape_cols(&y->shape));
-    ag_cl_arg_f32(&l, eps);
-    return finish(&l, y);
-}
-
-ag_status ag_cl_gate_pack(ag_cl_backend *cl, ag_tensor *a, const ag_tensor *x, bool gelu) {
-    ag_cl_launch l;
-    AG_TRY(begin(cl, &l, "gate_pack", a, gelu ? " -DGELU=1" : ""));
-    ag_cl_arg_tensor(&l, a);
-    ag_cl_arg_tensor(&l, x);
-    ag_cl_arg_u32(&l, (uint32_t)ag_shape_cols(&a->shape));
-    return finish(&l, a);
 }

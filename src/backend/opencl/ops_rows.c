@@ -15,29 +15,24 @@ static ag_status begin_launch(ag_cl_launch *l, ag_backend *b, const char *kernel
     return ag_cl_begin(l, cl, file, kernel, ag_cl_vendor_sums(&cl->vendor));
 }
 
-/* Enqueues a work-group for each row. */
-static ag_status each_row(ag_cl_launch *l, size_t n_rows) {
-    return ag_cl_enqueue(l, 1, (size_t[]){n_rows * WG}, (size_t[]){WG});
-}
-
-/* Work-items for the norm of a long row on GPUs, where few of them are bound by latency. */
+/* Work-items for a long row on GPUs, where few of them are bound by latency. */
 enum { LONG_WG = 256, LONG_ROW = 1024 };
 
-static size_t norm_group(const ag_cl_backend *cl, size_t cols) {
+static size_t row_group(const ag_cl_backend *cl, size_t cols) {
     return cl->is_gpu && cols >= LONG_ROW && cl->device.max_group >= LONG_WG ? LONG_WG : WG;
 }
 
-/* Begins a launch of a norm of rows. */
-static ag_status begin_norm(ag_cl_launch *l, ag_backend *b, const char *kernel, size_t cols) {
+/* Begins a launch with a work-group for each row. */
+static ag_status begin_rows(ag_cl_launch *l, ag_backend *b, const char *kernel, size_t cols) {
     ag_cl_backend *cl = ag_cl_of(b);
     char options[96];
-    snprintf(options, sizeof options, "-DWG=%zu%s", norm_group(cl, cols),
+    snprintf(options, sizeof options, "-DWG=%zu%s", row_group(cl, cols),
              ag_cl_vendor_sums(&cl->vendor));
     return ag_cl_begin(l, cl, file, kernel, options);
 }
 
-static ag_status each_norm(ag_cl_launch *l, const ag_tensor *x) {
-    const size_t wg = norm_group(l->cl, ag_shape_cols(&x->shape));
+static ag_status each_row(ag_cl_launch *l, const ag_tensor *x) {
+    const size_t wg = row_group(l->cl, ag_shape_cols(&x->shape));
     return ag_cl_enqueue(l, 1, (size_t[]){ag_shape_rows(&x->shape) * wg}, (size_t[]){wg});
 }
 
@@ -46,45 +41,43 @@ static ag_status each_element(ag_cl_launch *l, size_t n) {
     return ag_cl_enqueue(l, 1, (size_t[]){ag_cl_items(n, WG)}, (size_t[]){WG});
 }
 
-ag_status ag_cl_rms_norm(ag_backend *b, ag_tensor *y, const ag_tensor *x, const ag_tensor *w,
-                         float eps) {
+/* Normalises x, with `add` x + add, which is stored in x. */
+static ag_status norm(ag_backend *b, ag_tensor *y, const ag_tensor *x, const ag_tensor *add,
+                      const ag_tensor *w, float eps) {
+    enum { ALIGN = 16 };
+    const size_t cols = ag_shape_cols(&x->shape);
+    const bool packs =
+        add && (x->offset | add->offset | w->offset) % ALIGN == 0 && ag_cl_packs(ag_cl_of(b), y);
     if (!ag_shape_numel(&x->shape)) return AG_OK;
     ag_cl_launch l;
-    AG_TRY(begin_norm(&l, b, "rms_norm", ag_shape_cols(&x->shape)));
+    if (packs) AG_TRY(ag_cl_begin_pack(&l, ag_cl_of(b), "add_rms_norm_pack", y, ""));
+    else AG_TRY(begin_rows(&l, b, add ? "add_rms_norm" : "rms_norm", cols));
     ag_cl_arg_tensor(&l, y);
     ag_cl_arg_tensor(&l, x);
+    if (add) ag_cl_arg_tensor(&l, add);
     ag_cl_arg_tensor(&l, w);
-    ag_cl_arg_u32(&l, (uint32_t)ag_shape_cols(&x->shape));
+    ag_cl_arg_u32(&l, (uint32_t)cols);
     ag_cl_arg_f32(&l, eps);
-    return each_norm(&l, x);
+    return packs ? ag_cl_finish_pack(&l, y) : each_row(&l, x);
+}
+
+ag_status ag_cl_rms_norm(ag_backend *b, ag_tensor *y, const ag_tensor *x, const ag_tensor *w,
+                         float eps) {
+    return norm(b, y, x, NULL, w, eps);
 }
 
 ag_status ag_cl_add_rms_norm(ag_backend *b, ag_tensor *y, ag_tensor *x, const ag_tensor *add,
                              const ag_tensor *w, float eps) {
-    enum { ALIGN = 16 };
-    const bool aligned = !((x->offset | add->offset | w->offset) % ALIGN);
-    if (!ag_shape_numel(&x->shape)) return AG_OK;
-    if (aligned && ag_cl_packs(ag_cl_of(b), y)) {
-        return ag_cl_add_rms_norm_pack(ag_cl_of(b), y, x, add, w, eps);
-    }
-    ag_cl_launch l;
-    AG_TRY(begin_norm(&l, b, "add_rms_norm", ag_shape_cols(&x->shape)));
-    ag_cl_arg_tensor(&l, y);
-    ag_cl_arg_tensor(&l, x);
-    ag_cl_arg_tensor(&l, add);
-    ag_cl_arg_tensor(&l, w);
-    ag_cl_arg_u32(&l, (uint32_t)ag_shape_cols(&x->shape));
-    ag_cl_arg_f32(&l, eps);
-    return each_norm(&l, x);
+    return norm(b, y, x, add, w, eps);
 }
 
 ag_status ag_cl_softmax(ag_backend *b, ag_tensor *x) {
     if (!ag_shape_numel(&x->shape)) return AG_OK;
     ag_cl_launch l;
-    AG_TRY(begin_launch(&l, b, "softmax"));
+    AG_TRY(begin_rows(&l, b, "softmax", ag_shape_cols(&x->shape)));
     ag_cl_arg_tensor(&l, x);
     ag_cl_arg_u32(&l, (uint32_t)ag_shape_cols(&x->shape));
-    return each_row(&l, ag_shape_rows(&x->shape));
+    return each_row(&l, x);
 }
 
 /* Launches a kernel with two tensors and their number of elements. GPUs move four at a time. */
@@ -108,10 +101,15 @@ ag_status ag_cl_add_assign(ag_backend *b, ag_tensor *x, const ag_tensor *y) {
 }
 
 static ag_status gate(ag_backend *b, ag_tensor *a, const ag_tensor *x, bool gelu) {
-    if (x->offset % 16 == 0 && ag_cl_packs(ag_cl_of(b), a)) {
-        return ag_cl_gate_pack(ag_cl_of(b), a, x, gelu);
+    if (x->offset % 16 || !ag_cl_packs(ag_cl_of(b), a)) {
+        return with_pair(b, gelu ? "gelu_mul" : "silu_mul", a, x);
     }
-    return with_pair(b, gelu ? "gelu_mul" : "silu_mul", a, x);
+    ag_cl_launch l;
+    AG_TRY(ag_cl_begin_pack(&l, ag_cl_of(b), "gate_pack", a, gelu ? " -DGELU=1" : ""));
+    ag_cl_arg_tensor(&l, a);
+    ag_cl_arg_tensor(&l, x);
+    ag_cl_arg_u32(&l, (uint32_t)ag_shape_cols(&a->shape));
+    return ag_cl_finish_pack(&l, a);
 }
 
 ag_status ag_cl_silu_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x) {
