@@ -90,12 +90,6 @@ static inline void multiply_add(float *c, uint4 a, uint b0, uint b1) {
                  : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
 }
 
-static inline uint pair_of(float low, float high) {
-    uint out;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
-    return out;
-}
-
 /* The operands of the warp's queries. */
 typedef struct queries {
     uint4 q[DIM / 16];
@@ -127,9 +121,9 @@ static inline void add_values(float o[DIM_TILES][4], float p[SLOT_TILES][4],
     __local const uchar *row = values + lane % 16 * PITCH + lane / 16 * 16;
     UNROLL for (uint k = 0; k < SLOTS / 16; k++) {
         const uint4 a =
-            (uint4)(pair_of(p[2 * k][0], p[2 * k][1]), pair_of(p[2 * k][2], p[2 * k][3]),
-                    pair_of(p[2 * k + 1][0], p[2 * k + 1][1]),
-                    pair_of(p[2 * k + 1][2], p[2 * k + 1][3]));
+            (uint4)(pack_halves(p[2 * k][0], p[2 * k][1]), pack_halves(p[2 * k][2], p[2 * k][3]),
+                    pack_halves(p[2 * k + 1][0], p[2 * k + 1][1]),
+                    pack_halves(p[2 * k + 1][2], p[2 * k + 1][3]));
         UNROLL for (uint j = 0; j < DIM_TILES; j += 2) {
             const uint4 b = load_transposed(row + k * (16 * PITCH) + j * 16);
             multiply_add(o[j], a, b.x, b.y);

@@ -67,16 +67,6 @@ static inline uint4 load_piece(const uint type, __global const uchar *row, uint 
     return (uint4)(as_uint(vload2(piece % 4, block + 1)), 0, block[0], 0);
 }
 
-static inline float float_of_half(uint bits) {
-#ifdef __NV_CL_C_VERSION
-    float f;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"((ushort)bits));
-    return f;
-#else
-    return half_value((ushort)bits);
-#endif
-}
-
 static inline void convert_piece(float out[8], const uint type, uint4 piece) {
     if (type == TYPE_F16) {
         vstore4((float4)(float_of_half(piece.x), float_of_half(piece.x >> 16),

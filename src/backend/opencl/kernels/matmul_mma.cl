@@ -211,10 +211,7 @@ static inline uint pair_of_levels(uint levels, uint first, uint d, uint base) {
 #ifdef __NV_CL_C_VERSION
     /* A byte b after the byte 0x64 is the F16 number 1024 + b. */
     const uint zero = (0x6400u + (is_signed ? 128 : W_MIDDLE)) * 0x10001u;
-    uint v, out;
-    asm("prmt.b32 %0, %1, %2, %3;"
-        : "=r"(v)
-        : "r"(levels), "r"(0x64646464u), "r"(first ? 0x4341u : 0x4240u));
+    uint v = permute(levels, 0x64646464u, first ? 0x4341u : 0x4240u), out;
     asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(v) : "r"(v), "r"(zero));
     if (W_BASE) asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(out) : "r"(v), "r"(d), "r"(base));
     else asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(v), "r"(d));
@@ -234,9 +231,7 @@ static inline uint pair_of_levels(uint levels, uint first, uint d, uint base) {
 /* Returns both halves of a word equal to its half `i`. */
 static inline uint twice(uint pair, uint i) {
 #ifdef __NV_CL_C_VERSION
-    uint out;
-    asm("prmt.b32 %0, %1, %1, %2;" : "=r"(out) : "r"(pair), "r"(i ? 0x3232u : 0x1010u));
-    return out;
+    return permute(pair, pair, i ? 0x3232u : 0x1010u);
 #else
     return (pair >> 16 * i & 0xffff) * 0x10001u;
 #endif

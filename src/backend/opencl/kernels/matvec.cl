@@ -36,13 +36,7 @@ static inline float dot4(float4 a, float4 b, float sum) {
 /* Returns the sum over a team in its first lane. All work-items must call it. */
 static inline float team_sum(float v, __local float *scratch) {
 #if defined(__NV_CL_C_VERSION) && LANES == 32 && !SUBGROUPS
-    for (uint n = LANES / 2; n > 0; n /= 2) {
-        float other;
-        asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;"
-                     : "=f"(other)
-                     : "f"(v), "r"(n));
-        v += other;
-    }
+    for (uint n = LANES / 2; n > 0; n /= 2) v += shuffle_xor(v, n);
     return v;
 #else
     return team_sum_of(v, LANES, scratch);

@@ -214,7 +214,8 @@ typedef struct softmax {
 
 /* Returns the values of the lanes of query heads lane % 4 * 2 and lane % 4 * 2 + 1. */
 static inline float4 of_columns(float v, uint lane) {
-    const float a = shuffle_from(v, lane % 4 * 8), b = shuffle_from(v, lane % 4 * 8 + 4);
+    const float a = as_float(shuffle(as_uint(v), lane % 4 * 8));
+    const float b = as_float(shuffle(as_uint(v), lane % 4 * 8 + 4));
     return (float4)(a, b, a, b);
 }
 

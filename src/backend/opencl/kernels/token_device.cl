@@ -7,6 +7,9 @@
 #ifndef TOKEN_DEVICE
 #define TOKEN_DEVICE
 
+#include "dot_bytes.cl"
+#include "nvidia.cl"
+
 #ifndef LOCAL
 #define LOCAL 32 /* work-items of a group */
 #endif
@@ -68,38 +71,10 @@ static inline uint2 load_stream2(ulong a) {
     return v;
 }
 
-static inline float from_half(ushort h) {
-    float f;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
-    return f;
-}
-
 /* Returns the value of lane `from`. */
 static inline uint shuffle(uint v, uint from) {
     uint r;
     asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(r) : "r"(v), "r"(from));
-    return r;
-}
-
-static inline float shuffle_xor(float v, int mask) {
-    uint r;
-    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;"
-                 : "=r"(r)
-                 : "r"(as_uint(v)), "r"(mask));
-    return as_float(r);
-}
-
-static inline float shuffle_from(float v, uint lane) {
-    uint r;
-    asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, 0xffffffff;"
-                 : "=r"(r)
-                 : "r"(as_uint(v)), "r"(lane));
-    return as_float(r);
-}
-
-static inline int dot4(uint a, uint b, int c) {
-    int r;
-    asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
     return r;
 }
 
@@ -136,37 +111,13 @@ static inline void multiply_tile(float4 *d, uint a0, uint a1, uint a2, uint a3, 
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
-static inline uint pack_halves(float low, float high) {
-    uint p;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(p) : "f"(high), "f"(low));
-    return p;
-}
-
 /* Return the low, or the high, halves of two words in one word. */
-static inline uint low_halves(uint a, uint b) {
-    uint r;
-    asm("prmt.b32 %0, %1, %2, 0x5410;" : "=r"(r) : "r"(a), "r"(b));
-    return r;
-}
-
-static inline uint high_halves(uint a, uint b) {
-    uint r;
-    asm("prmt.b32 %0, %1, %2, 0x7632;" : "=r"(r) : "r"(a), "r"(b));
-    return r;
-}
+static inline uint low_halves(uint a, uint b) { return permute(a, b, 0x5410); }
+static inline uint high_halves(uint a, uint b) { return permute(a, b, 0x7632); }
 
 /* Return F16 values 1024 + byte, for the low or the high two bytes of a word. */
-static inline uint low_bytes(uint w) {
-    uint r;
-    asm("prmt.b32 %0, %1, %2, 0x4140;" : "=r"(r) : "r"(w), "r"(0x64646464u));
-    return r;
-}
-
-static inline uint high_bytes(uint w) {
-    uint r;
-    asm("prmt.b32 %0, %1, %2, 0x4342;" : "=r"(r) : "r"(w), "r"(0x64646464u));
-    return r;
-}
+static inline uint low_bytes(uint w) { return permute(w, 0x64646464u, 0x4140); }
+static inline uint high_bytes(uint w) { return permute(w, 0x64646464u, 0x4342); }
 
 /* Returns (a - b) * d for two F16 values each, rounded after each step. */
 static inline uint scaled_difference(uint a, uint b, uint d) {
@@ -177,27 +128,14 @@ static inline uint scaled_difference(uint a, uint b, uint d) {
     return r;
 }
 
-/* Returns bytes of a (0 to 3) and b (4 to 7) that the selector's nibbles choose. */
-static inline uint permute(uint a, uint b, uint selector) {
-    uint r;
-    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(selector));
-    return r;
-}
-
 #else
 
 static inline uint4 load_stream(ulong a) { return *(__global const uint4 *)a; }
 static inline uint2 load_stream2(ulong a) { return *(__global const uint2 *)a; }
 static inline uint load_scales(ulong a) { return *(__global const uint *)a; }
 static inline uint load_short(ulong a) { return *(__global const ushort *)a; }
-static inline float from_half(ushort h) { return vload_half(0, (const half *)&h); }
 static inline uint shuffle(uint v, uint from) { return v; }
-static inline float shuffle_xor(float v, int mask) { return v; }
-
-static inline int dot4(uint a, uint b, int c) {
-    const char4 x = as_char4(a), y = as_char4(b);
-    return c + x.x * y.x + x.y * y.y + x.z * y.z + x.w * y.w;
-}
+static inline float shuffle_xor(float v, uint mask) { return v; }
 
 static inline int dot4u(uint a, uint b, int c) {
     const uchar4 x = as_uchar4(a);
@@ -281,7 +219,8 @@ static inline void send_blocks(__local const float *v, uint n, ulong mailbox, ui
         put(mailbox, at + i % 8, pack4(vload4(i % 8, x), inverse), tag);
         if (i % 8) continue;
         int total = 0;
-        for (int j = 0; j < 8; j++) total = dot4(pack4(vload4(j, x), inverse), 0x01010101u, total);
+        for (int j = 0; j < 8; j++)
+            total = dot_bytes(pack4(vload4(j, x), inverse), 0x01010101u, total);
         const float2 scale = block_scale(largest, (float)total);
         put(mailbox, at + 8, as_uint(scale.x), tag);
         put(mailbox, at + 9, as_uint(scale.y), tag);

@@ -70,7 +70,7 @@ static inline void take_normed(input x, __local const stage *st, uint tag, uint 
             for (int i = 0; i < LANE_WORDS; i++) {
                 const uint word = pack4(v[i], inverse);
                 if (b < n) words[b * 8 + sub + i] = word;
-                total = dot4(word, 0x01010101u, total);
+                total = dot_bytes(word, 0x01010101u, total);
             }
             float sum = (float)total;
             for (int m = BLOCK_LANES / 2; m > 0; m /= 2) sum += shuffle_xor(sum, m);

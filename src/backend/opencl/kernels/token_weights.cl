@@ -158,7 +158,8 @@ typedef struct x_block {
 
 static inline int sum_of(uint4 v) {
     const uint ones = 0x01010101u;
-    return dot4(v.x, ones, dot4(v.y, ones, dot4(v.z, ones, dot4(v.w, ones, 0))));
+    return dot_bytes(v.x, ones,
+                     dot_bytes(v.y, ones, dot_bytes(v.z, ones, dot_bytes(v.w, ones, 0))));
 }
 
 /* Returns lane's blocks i of x. first: the segment's first block. */
@@ -186,7 +187,7 @@ static inline ushort factor_of(uint pairs, uint n) {
     return (ushort)(shuffle(pairs, n / 2) >> (n % 2 * 16));
 }
 
-static inline float half_of(uint pairs, uint n) { return from_half(factor_of(pairs, n)); }
+static inline float half_of(uint pairs, uint n) { return float_of_half(factor_of(pairs, n)); }
 
 static inline int dot_nibbles(uint4 w, x_block x) {
     const uint lower = 0x0f0f0f0fu, upper = 0xf0f0f0f0u;
@@ -226,7 +227,8 @@ static inline int dot_two_bits(uint two, uint above, int p, uint4 x) {
 }
 
 static inline int dot_bytes4(uint4 w, uint4 x) {
-    return dot4(w.x, x.x, dot4(w.y, x.y, 0)) + dot4(w.z, x.z, dot4(w.w, x.w, 0));
+    return dot_bytes(w.x, x.x, dot_bytes(w.y, x.y, 0)) +
+           dot_bytes(w.z, x.z, dot_bytes(w.w, x.w, 0));
 }
 
 static inline int dot_table(uint4 w, x_block x, const bool floats) {
@@ -240,8 +242,8 @@ static inline int dot_table(uint4 w, x_block x, const bool floats) {
  * multiplies the sum of x, which is scale.y / -8. */
 static inline float of_parts(const batch *b, int j, uint block, int dot, float2 scale) {
     const uint part = factor_of(b->factors[j], block), d_and_dmin = shuffle(b->more[j], block / 8);
-    const float d = from_half((ushort)d_and_dmin) * (float)(part & 255);
-    const float base = from_half((ushort)(d_and_dmin >> 16)) * (float)(part >> 8);
+    const float d = float_of_half((ushort)d_and_dmin) * (float)(part & 255);
+    const float base = float_of_half((ushort)(d_and_dmin >> 16)) * (float)(part >> 8);
     return d * (scale.x * (float)dot) + base * (0.125f * scale.y);
 }
 
@@ -251,14 +253,14 @@ static inline float dot_halves(const batch *b, int j, int i, const uint types, u
     const uint4 w = b->levels[j * 4 + i];
     const uint2 high = b->high[j * 2 + i];
     const uint part = factor_of(b->factors[j], block), d_and_dmin = shuffle(b->more[j], block / 8);
-    const float d = from_half((ushort)d_and_dmin);
+    const float d = float_of_half((ushort)d_and_dmin);
     int p, q;
     if (is_of(SET_OF(TYPE_Q2_K), types, type)) {
         p = dot_two_bits(w.x, 0, 0, x.low) * (int)(part & 15);
         q = dot_two_bits(w.y, 0, 4, x.high) * (int)(part >> 8 & 15);
         const int base = x.sums.x * (int)(part >> 4 & 15) + x.sums.y * (int)(part >> 12);
         return x.scale.x *
-               (d * (float)(p + q) - from_half((ushort)(d_and_dmin >> 16)) * (float)base);
+               (d * (float)(p + q) - float_of_half((ushort)(d_and_dmin >> 16)) * (float)base);
     }
     if (is_of(SET_OF(TYPE_Q3_K), types, type)) {
         p = dot_two_bits(w.x, high.x, 0, x.low) - 4 * x.sums.x;

@@ -31,6 +31,17 @@ static inline float half_value(ushort h) {
     return as_float(sign | ((magnitude << 13) + bias) | quiet);
 }
 
+/* The same by an instruction if there is one: the bits of NaN may differ. */
+static inline float float_of_half(ushort h) {
+#ifdef __NV_CL_C_VERSION
+    float f;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
+    return f;
+#else
+    return half_value(h);
+#endif
+}
+
 /* Converts to F16: to nearest even; Inf from 65520 on; NaN gives NaN. */
 static inline ushort half_bits(float f) {
     const uint b = as_uint(f), sign = b >> 16 & 0x8000, magnitude = b & 0x7fffffff;

@@ -4,17 +4,15 @@
 #ifndef WARP_CL
 #define WARP_CL
 
+#include "nvidia.cl"
+
 enum { WARP = 32 };
 
 /* Returns v of lane (own lane ^ mask), mask < WARP. All work-items of the work-group must call it.
  * scratch: a local float for each work-item, only used by the emulation. */
 static inline float from_lane(float v, uint mask, __local float *scratch) {
 #ifdef __NV_CL_C_VERSION
-    uint out;
-    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;"
-                 : "=r"(out)
-                 : "r"(as_uint(v)), "r"(mask));
-    return as_float(out);
+    return shuffle_xor(v, mask);
 #else
     scratch[get_local_id(0)] = v;
     barrier(CLK_LOCAL_MEM_FENCE);

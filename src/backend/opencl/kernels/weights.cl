@@ -27,6 +27,7 @@
  *   Q2_K               bytes of the same halves, sc in the low and m in the high nibble, then
  *                      as Q4_K */
 #include "nibble_values.cl"
+#include "nvidia.cl"
 
 #define WEIGHT_f32 1
 #define WEIGHT_f16 2
@@ -156,15 +157,6 @@ static inline uint2 load_high(__global const uchar *w, ulong all_blocks, ulong b
 }
 
 #if W_TABLE
-#ifdef __NV_CL_C_VERSION
-/* Returns bytes of a (0 to 3) and b (4 to 7) that the selector's nibbles choose. */
-static inline uint permute(uint a, uint b, uint selector) {
-    uint out;
-    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(selector));
-    return out;
-}
-#endif
-
 /* Returns the values, one byte each, of a nibble in each byte. */
 static inline uint look_up_four(uint nibbles) {
 #ifdef __NV_CL_C_VERSION
