@@ -16,12 +16,6 @@
 #ifndef MANY
 #define MANY 0 /* 1: each row is of a sequence of its own, with its own blocks and slots */
 #endif
-#ifndef WINDOW
-#define WINDOW 0 /* 1: queries do not attend to positions before `from` */
-#endif
-#ifndef SOFTCAP
-#define SOFTCAP 0 /* 1: a score becomes cap * tanh(score / cap) */
-#endif
 #ifndef SINKS
 #define SINKS 0 /* 1: a logit for each query head joins the softmax */
 #endif
@@ -59,13 +53,6 @@ typedef struct queries {
     __local uint *until, *from; /* [QUERIES] last visible position + 1 (0: no such query); first
                                  * visible position */
 } queries;
-
-/* Keys and values of one head in a block: the slots in use. */
-typedef struct tile {
-    __global const uchar *keys, *values;
-    __global const uint *positions;
-    uint n;
-} tile;
 
 static inline void begin_queries(queries d, __global const uint *until, __global const uint *from,
                                  uint query0, uint n_queries, uint group) {

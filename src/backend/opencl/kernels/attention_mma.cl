@@ -14,21 +14,9 @@
 
 #ifndef DIM
 #define DIM 64 /* values of a head: a multiple of 16, at most 128 */
-#endif
-#ifndef WARPS
 #define WARPS 4
-#endif
-#ifndef K_TYPE
 #define K_TYPE 1 /* ag_dtype of keys; F16 is copied without a conversion */
-#endif
-#ifndef V_TYPE
 #define V_TYPE 1
-#endif
-#ifndef WINDOW
-#define WINDOW 0 /* as in attention.cl */
-#endif
-#ifndef SOFTCAP
-#define SOFTCAP 0
 #endif
 enum { GROUP = WARP * WARPS, QUERIES = 16 * WARPS, SLOTS = DIM > 64 ? 32 : 64 };
 /* The stride of rows spreads eight of them over all banks. */
@@ -191,7 +179,6 @@ typedef struct running {
     uint until[2], from[2];     /* last visible position + 1 (0: no such query), first one */
 } running;
 
-#define LOG2_E 1.44269504f
 #define LN_2 0.69314718f
 
 /* Scales and hides scores. positions: of the slots. */

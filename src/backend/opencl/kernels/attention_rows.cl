@@ -6,33 +6,19 @@
  * values, for QUERIES query heads of a KV head. A team has a softmax of its own, so work-items only
  * exchange the sums of scores until all slots are read. Then the teams of a warp, the warps of a
  * work-group and the spans of a sequence are joined. */
-#include "kv_table.cl"
+#include "attention_params.cl"
 #include "types.cl"
 #include "warp.cl"
 
 #ifndef DIM
-#define DIM 64 /* values of a head: a multiple of 16, at most 128 */
-#endif
-#ifndef QUERIES
+#define DIM 64    /* values of a head: a multiple of 16, at most 128 */
 #define QUERIES 4 /* query heads of a work-group */
-#endif
-#ifndef WARPS
 #define WARPS 4
+#define K_TYPE TYPE_F16 /* F16, Q8_0 or Q4_0 */
+#define V_TYPE TYPE_F16
 #endif
 #ifndef EACH
 #define EACH (QUERIES > 4 ? 4 : 8) /* slots of a team at a time */
-#endif
-#ifndef K_TYPE
-#define K_TYPE TYPE_F16 /* F16, Q8_0 or Q4_0 */
-#endif
-#ifndef V_TYPE
-#define V_TYPE TYPE_F16
-#endif
-#ifndef WINDOW
-#define WINDOW 0 /* as in attention.cl */
-#endif
-#ifndef SOFTCAP
-#define SOFTCAP 0
 #endif
 #ifdef __NV_CL_C_VERSION
 #define UNROLL _Pragma("unroll")
@@ -47,7 +33,6 @@ enum { TEAM = PIECES > 8 ? 16 : PIECES > 4 ? 8 : PIECES > 2 ? 4 : 2, TILE = WARP
 /* Floats of a span: values [QUERIES][DIM], then pairs [QUERIES] of the largest score and the sum.
  */
 enum { PART = QUERIES * (DIM + 2) };
-#define LOG2_E 1.44269504f
 
 /* ---- pieces of 8 values ---- */
 
@@ -190,13 +175,6 @@ static inline void store_warp(__local float *values, __local float2 *pairs, cons
     }
 }
 
-/* Slots of a tile: the first n are in use. */
-typedef struct tile {
-    __global const uchar *keys, *values;
-    __global const uint *positions;
-    uint n;
-} tile;
-
 /* Adds the slots of a tile at positions from seen.x to seen.y. A lane loads all that it needs
  * before it uses any of it. */
 static inline void add_tile(running *r, float query[QUERIES][8], tile t, uint2 seen, float cap,
@@ -253,7 +231,7 @@ attend_rows(__global uchar *out, ulong out_at, __global const uchar *q, ulong q_
     const uint chunk = get_group_id(2) % chunks;
     const uint n_queries = min(group - chunk * QUERIES, (uint)QUERIES);
     const uint table_head = row * heads + get_group_id(1), unit = table_head * chunks + chunk;
-    __global const uint *slots_of = (__global const uint *)(rows + rows_at);
+    __global const uint *slots_of = UINTS(rows, rows_at);
     __global const uint *until = slots_of + n_rows * heads, *from = until + n_rows;
     const uint slots = slots_of[table_head], n_spans = max((slots + span - 1) / span, 1u);
     const uint begin = get_group_id(0) * span, end = min(slots, begin + span);
@@ -278,8 +256,7 @@ attend_rows(__global uchar *out, ulong out_at, __global const uchar *q, ulong q_
         const uint at = slot0 % KV_BLOCK;
         __global const uchar *block = BLOCK_OF(entry);
         const tile t = {block + at * row_bytes(K_TYPE, DIM),
-                        block + v_at + at * row_bytes(V_TYPE, DIM),
-                        (__global const uint *)(block + p_at) + at,
+                        block + v_at + at * row_bytes(V_TYPE, DIM), UINTS(block, p_at) + at,
                         slot0 < end ? min(end - slot0, (uint)TILE) : 0};
         SKIP(WINDOW && t.positions[t.n - 1] < seen.x);
         add_tile(&r, query, t, seen, cap, lane, scratch);

@@ -4,9 +4,7 @@
 
 #include "types.cl"
 
-#ifndef WG
-#define WG 64
-#endif
+enum { WG = 64 };
 
 /* y[r,:] = scale * row ids[r] of the table, or row r with `in_order`. Dimension 0 is columns, 1
  * rows. Work-groups of WG x 1. */

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Moves slots of one KV head: to scratch memory, and from there to their new slots. A row of
  * scratch memory is K, V and the position of a slot. */
-#ifndef WG
-#define WG 64
-#endif
 #include "kv_table.cl"
+
+enum { WG = 64 };
 
 /* Moves the retained slots from index `first` on, which is the first element of keep and scratch.
  * Copies slot keep[i] to scratch memory, or (`back`) scratch memory to slot i. k_row, v_row: bytes

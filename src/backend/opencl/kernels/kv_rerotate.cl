@@ -2,9 +2,7 @@
 /* Rotates unrotated keys and writes them to their slots. */
 #include "kv_rows.cl"
 
-#ifndef WG
-#define WG 64
-#endif
+enum { WG = 64 };
 
 /* Writes the key of position p and KV head h in layer l, keys [..., n_positions, heads, d] from
  * float keys_at on, to slot slots[l][h][p] (if any) of row l * heads + h of the table. The first

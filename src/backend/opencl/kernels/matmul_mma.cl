@@ -25,17 +25,9 @@
 
 #ifndef TILE_M
 #define TILE_M 64 /* rows of x: 16, 32, 64 or 128 */
-#endif
-#ifndef STAGES
 #define STAGES 2
-#endif
-#ifndef STEPS
 #define STEPS 1 /* steps of a stage: longer copies of a row */
-#endif
-#ifndef RUN
-#define RUN STEPS /* steps whose factors are copied together: a multiple of STEPS, at most 4 */
-#endif
-#ifndef TEAMS
+#define RUN 1   /* steps whose factors are copied together: a multiple of STEPS, at most 4 */
 #define TEAMS 1 /* each multiplies every TEAMS-th step of a stage */
 #endif
 enum { TILE_N = 128, GROUP = TILE_N * TEAMS, STEP = 64 };

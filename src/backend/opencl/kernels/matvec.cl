@@ -12,16 +12,10 @@
 #include "weights.cl"
 
 #ifndef LANES
-#define LANES 32 /* work-items that share a row of w */
-#endif
-#ifndef TEAMS
-#define TEAMS 4 /* teams of LANES work-items in a work-group */
-#endif
-#ifndef TEAM_ROWS
+#define LANES 32    /* work-items that share a row of w */
+#define TEAMS 4     /* teams of LANES work-items in a work-group */
 #define TEAM_ROWS 2 /* rows of w that a team computes at a time, reading x once */
-#endif
-#ifndef X_ROWS
-#define X_ROWS 1 /* rows of x that share a read of w */
+#define X_ROWS 1    /* rows of x that share a read of w */
 #endif
 #ifndef INT_DOT
 #define INT_DOT 0

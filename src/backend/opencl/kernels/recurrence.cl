@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Recurrent operations on the rows of one sequence: the short convolution and the gated delta rule.
  * All tensors are F32: a pointer to the buffer and an offset in bytes. */
-#ifndef WG
-#define WG 64
-#endif
+enum { WG = 64 };
 
 #define FLOATS(t, at) ((__global float *)(t + at))
 #define CONST_FLOATS(t, at) ((__global const float *)(t + at))

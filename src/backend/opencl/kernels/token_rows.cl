@@ -12,8 +12,6 @@
 #endif
 #ifndef K_TYPE
 #define K_TYPE TYPE_F16
-#endif
-#ifndef V_TYPE
 #define V_TYPE TYPE_F16
 #endif
 

@@ -8,8 +8,6 @@
 
 #ifndef WG
 #define WG 256
-#endif
-#ifndef PART
 #define PART 64 /* values: a multiple of TEAM */
 #endif
 /* TEAM work-items find the maximum of a part. A search has EACH loads of a work-item in flight. */
