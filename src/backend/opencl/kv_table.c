@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tables of a cache's blocks for kernels/kv_table.cl. Tables stay on the device and are uploaded
  * again only if they change. */
-#include "backend/opencl/opencl.h"
 #include "backend/opencl/ops.h"
 #include "core/alloc.h"
 #include "core/fail.h"

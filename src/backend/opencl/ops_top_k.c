@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Launches of kernels/top_k.cl: finds the best values of rows. The host reads a few hundred bytes
  * of each. */
-#include "backend/opencl/opencl.h"
 #include "backend/opencl/ops.h"
-#include "backend/opencl/steps.h"
 #include "core/fail.h"
 
 #include <stdio.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The buffer of kernels/token.cl and its uploads before a launch. */
-#include "backend/opencl/opencl.h"
 #include "backend/opencl/token.h"
 #include "core/alloc.h"
 #include "core/fail.h"

@@ -204,9 +204,11 @@ static ag_status tensor_address(const writer *w, const ag_tensor *t, cl_ulong *o
     return AG_OK;
 }
 
-/* Sets weight n of the stage. Plane addresses are shifted as if its first row had index row0. */
-static ag_status weight(const writer *w, const ag_tensor *t, uint32_t row0, ag_cl_token_stage *s,
-                        size_t n) {
+/* Adds weight i of the operation. Plane addresses are shifted as if its first row had index row0.
+ */
+static ag_status add_weight(const writer *w, const ag_op *op, int i, uint32_t row0,
+                            ag_cl_token_stage *s) {
+    const ag_tensor *t = weight_of(w->step, op, i);
     const size_t rows = ag_shape_rows(&t->shape), k = ag_shape_cols(&t->shape);
     cl_ulong begin = 0, planes[AG_CL_PLANES];
     AG_TRY(tensor_address(w, t, &begin));
@@ -217,16 +219,10 @@ static ag_status weight(const writer *w, const ag_tensor *t, uint32_t row0, ag_c
         planes[p] = at - (cl_ulong)row0 * row;
         at += rows * row;
     }
-    s->types[n] = t->dtype;
-    s->w[n] = (ag_cl_token_weight){
+    s->types[i] = t->dtype;
+    s->w[i] = (ag_cl_token_weight){
         .levels = planes[0], .high = planes[1], .factors = planes[2], .more = planes[3]};
     return AG_OK;
-}
-
-/* Adds weight i of the operation. */
-static ag_status add_weight(const writer *w, const ag_op *op, int i, uint32_t row0,
-                            ag_cl_token_stage *s) {
-    return weight(w, weight_of(w->step, op, i), row0, s, (size_t)i);
 }
 
 static ag_status norm_address(const writer *w, const ag_op *norm, cl_ulong *out) {
