@@ -6,7 +6,6 @@
 
 #include <dlfcn.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char *const library_names[] = {"libOpenCL.so.1", "libOpenCL.so"};

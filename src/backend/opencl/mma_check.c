@@ -4,8 +4,6 @@
 #include "core/alloc.h"
 #include "core/fail.h"
 
-#include <string.h>
-
 /* Several tiles of each kind, with rows and columns past the last full one, and several steps; and
  * a tile of few rows, which has teams. */
 enum { M = 129, FEW = 16, N = 130, K = 512, BLOCK = 32, BLOCK_BYTES = 16 };

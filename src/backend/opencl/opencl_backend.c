@@ -6,8 +6,6 @@
 #include "core/fail.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static void cl_destroy(ag_backend *b) {
     ag_cl_backend *cl = ag_cl_of(b);

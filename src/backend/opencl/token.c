@@ -6,8 +6,6 @@
 #include "quant/quant.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static uint32_t most_columns(const ag_cl_token_shape *s) {
     uint32_t k = s->dim > s->q_dim ? s->dim : s->q_dim;

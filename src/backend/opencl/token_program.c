@@ -6,9 +6,6 @@
 #include "core/hadamard.h"
 #include "quant/quant.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 /* ---- supported steps ---- */
 
 /* Returns whether w is a supported weight [n,k], and adds its type to *types. */
