@@ -12,6 +12,17 @@ die() {
     exit 1
 }
 
+# usage: prints the comment at the start of the script.
+usage() { sed -n '3,${/^#/!q;s/^# \{0,1\}//p}' "scripts/$(basename "$0")"; }
+
+# need OPTION TOOL...: each tool is installed; scripts/setup.sh OPTION installs those that are not.
+need() {
+    local tool
+    for tool in "${@:2}"; do
+        command -v "$tool" >/dev/null || die "$tool is missing; scripts/setup.sh $1 installs it"
+    done
+}
+
 # quietly NAME COMMAND...: its output goes to build/log/NAME.log and is shown only when it fails; build/log/failed
 # names the logs of what did. A function called so does not stop at a failed command by itself: chain its commands with &&.
 quietly() {

@@ -4,7 +4,7 @@
 #   scripts/setup.sh          the compiler, the build tools and the libraries
 #   scripts/setup.sh --tests  also the programs that the native tests run: PoCL, Chromium, nginx, tmux, clang, ...
 #   scripts/setup.sh --all    also the tools of scripts/test.sh --all: the ARM cross compiler, qemu, ...
-#   scripts/setup.sh --packages  also the tools of scripts/deb.sh: debhelper, lintian, mmdebstrap, ...
+#   scripts/setup.sh --packages  also the tools of scripts/deb.sh and scripts/trees.sh: debhelper, lintian, mmdebstrap, ...
 # What is there already, from whatever source, is left alone.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -91,6 +91,7 @@ need_packaging() {
     need autopkgtest has autopkgtest
     need piuparts has piuparts
     need apt-utils has apt-ftparchive
+    need gpg has gpg
 }
 
 # The sanitizers' run-time library and OpenCL's functions carry clang's major version in their names.

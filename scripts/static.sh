@@ -33,6 +33,7 @@ pack_arch() {
     tar -C build/musl -czf "dist/$name.tar.gz" --sort=name --owner=0 --group=0 --numeric-owner --mode=go=rX,u+rw,a-s \
         --mtime="@$SOURCE_DATE_EPOCH" "$name"
     say "dist/$name.tar.gz"
+    say "Checking it: its program must tell a story${with_golden:+; then the golden tests}"
     check_arch "$1" "$root/bin/antigravity"
 }
 
@@ -60,12 +61,10 @@ if [ "${1:-}" = --golden ]; then
     with_golden=yes
     shift
 fi
-arches=("$@")
-[ $# -gt 0 ] || arches=("$(uname -m)")
+read_arches "$@"
 make_epoch
 make_zig
 for arch in "${arches[@]}"; do
-    say "Building the static program for $arch"
     build_arch "$arch"
     pack_arch "$arch"
 done

@@ -13,7 +13,8 @@
 #                                each row of tests/hostile/README.md, about 3.5 hours. HOSTILE_OPTIONS are passed on, such
 #                                as --quick, or --row 2 --seconds 60
 #   scripts/test.sh drivers      tests of OpenCL on two more drivers for processors, Intel's and Mesa's rusticl
-#   scripts/test.sh deb          Debian packages: built twice, checked, and used in clean trees of Debian 12 and 13
+#   scripts/test.sh deb          Debian packages, built twice and checked, and the wheel; both used in fresh trees of Debian 12
+#                                and 13 and of Ubuntu 24.04
 #   scripts/test.sh long         what takes longest, natively and under sanitizers and the emulator; --all leaves it out
 # A stage whose tools are absent and cannot be installed is skipped, and this is said.
 # shellcheck disable=SC2317 # Stages are called by name.
@@ -316,7 +317,8 @@ stage_drivers() {
 stage_deb() {
     require dpkg-buildpackage dh lintian abidw mmdebstrap autopkgtest piuparts apt-ftparchive
     scripts/deb.sh
-    scripts/deb.sh tree bookworm trixie
+    scripts/wheel.sh
+    scripts/trees.sh
 }
 
 stage_native() {

@@ -56,13 +56,12 @@ check_arch() {
     done
 }
 
-arches=("$@")
-[ $# -gt 0 ] || arches=("$(uname -m)")
+read_arches "$@"
 make_epoch
 make_zig
 for arch in "${arches[@]}"; do
-    say "Building libantigravity for $arch"
     build_arch "$arch"
     pack_arch "$arch"
+    say "Checking it: its program must tell a story"
     check_arch "$arch"
 done

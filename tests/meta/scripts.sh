@@ -10,7 +10,7 @@ while IFS= read -r script; do scripts+=("$script"); done < <(find tests fuzz bin
 for script in "${scripts[@]}"; do
     bash -n "$script" || status=1
 done
-for script in .ci/run scripts/demo.sh scripts/setup.sh scripts/test.sh scripts/deps-cross.sh scripts/models.sh scripts/wheel.sh scripts/site.sh scripts/static.sh scripts/containers.sh scripts/release.sh scripts/deb.sh scripts/android/run.sh; do
+for script in .ci/run scripts/demo.sh scripts/setup.sh scripts/test.sh scripts/deps-cross.sh scripts/models.sh scripts/wheel.sh scripts/site.sh scripts/static.sh scripts/containers.sh scripts/release.sh scripts/deb.sh scripts/trees.sh scripts/android/run.sh; do
     [ -x "$script" ] || {
         echo "$script: may not be run"
         status=1
