@@ -253,8 +253,8 @@ static void runs_synthetic_models_in_every_type(void **state) {
 
 /* Decodes with a synthetic model of the same sizes, of one layer or of all. */
 static void check_synthetic_like(const char *path, uint32_t n_layers) {
-    ag_model *model;
-    ag_session *s;
+    ag_model *model = NULL;
+    ag_session *s = NULL;
     ag_model_info like;
     ag_session_params p = ag_session_defaults();
     const int32_t ids[] = {1, 2};
