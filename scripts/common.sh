@@ -15,8 +15,8 @@ die() {
 # usage: prints the comment at the start of the script.
 usage() { sed -n '3,${/^#/!q;s/^# \{0,1\}//p}' "scripts/$(basename "$0")"; }
 
-# need OPTION TOOL...: each tool is installed; scripts/setup.sh OPTION installs those that are not.
-need() {
+# need_tools OPTION TOOL...: each tool is installed; scripts/setup.sh OPTION installs those that are not.
+need_tools() {
     local tool
     for tool in "${@:2}"; do
         command -v "$tool" >/dev/null || die "$tool is missing; scripts/setup.sh $1 installs it"

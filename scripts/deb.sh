@@ -63,7 +63,7 @@ write_abi() {
 }
 
 build_packages() {
-    need --packages dpkg-buildpackage dh lintian abidw
+    need_tools --packages dpkg-buildpackage dh lintian abidw
     offline true 2>/dev/null || die "this system does not permit user namespaces, which keep the build from the network: run as root"
     say "Building the packages"
     build "$deb/first"

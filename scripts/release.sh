@@ -84,7 +84,7 @@ fi
 check_tag "$@"
 version=$1
 [ "$(id -u)" = 0 ] || die "scripts/trees.sh, which checks the packages, needs root"
-need --packages mmdebstrap qemu-x86_64-static qemu-aarch64-static
+need_tools --packages mmdebstrap qemu-x86_64-static qemu-aarch64-static
 make_epoch
 rm -rf dist build/release-files
 mkdir -p dist build/release-files

@@ -158,7 +158,7 @@ case ${1:-} in
 esac
 suites=("$@")
 [ $# -gt 0 ] || suites=(bookworm trixie noble)
-need --packages mmdebstrap autopkgtest piuparts apt-ftparchive gpg
+need_tools --packages mmdebstrap autopkgtest piuparts apt-ftparchive gpg
 [ "$(id -u)" = 0 ] || die "chroot and piuparts need root"
 [ -n "$(compgen -G 'dist/*.dsc')" ] || scripts/deb.sh
 [ -n "$(compgen -G "dist/libantigravity-*_$arch.whl")" ] || scripts/wheel.sh

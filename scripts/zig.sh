@@ -20,7 +20,7 @@ read_arches() {
 
 # make_zig: installs the tools and sets ZIG and ZIG_BIN for the toolchain files.
 make_zig() {
-    need --all cmake ninja dpkg-source python3
+    need_tools --all cmake ninja dpkg-source python3
     if [ ! -x "$zig_tools/bin/auditwheel" ]; then
         say "Installing zig (100 MB), cffi, wheel and auditwheel from PyPI into $zig_tools"
         python3 -m venv "$zig_tools" &&
