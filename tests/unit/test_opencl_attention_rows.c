@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-static const uint32_t lengths[] = {0, 1, 127, 128, 129, 1000};
+static const uint32_t lengths[] = {0, 1, 127, 128, 129, 1000, 700};
 enum { SEQS = sizeof lengths / sizeof *lengths, KV_HEADS = 2, EACH = 8, MAX_SLOTS = 1000 };
 enum { N_BLOCKS = SEQS * KV_HEADS * EACH, MAX_DIM = 128, MAX_GROUP = 9 };
 enum { MAX_VALUES = (SEQS + 1) * KV_HEADS * MAX_GROUP * MAX_DIM };

@@ -146,8 +146,8 @@ static ag_status make_words(ag_cl_backend *cl, table_entry *p, const ag_cl_kv_ro
     uint64_t *to = t->words + p->at, word;
     ag_kv_block *block = t->blocks + p->at, none = {0};
     p->in.n = 0;
-    for (size_t r = 0; r < rows->n_rows && !none.buffer; r++)
-        none = rows->blocks[r * rows->per_row];
+    for (size_t i = 0; i < (size_t)rows->n_rows * rows->per_row && !none.buffer; i++)
+        none = rows->blocks[i];
     for (size_t r = 0; r < rows->n_rows; r++) {
         const ag_kv_block *from = rows->blocks + r * rows->per_row;
         for (uint32_t b = 0; b < rows->n_blocks; b++, to++, block++) {

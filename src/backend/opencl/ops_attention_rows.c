@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention of sequences of one row each: joins their caches for one launch, and launches
  * kernels/attention_rows.cl. */
+#include "backend/opencl/kernels/shared.h"
 #include "backend/opencl/ops.h"
 #include "core/fail.h"
 
@@ -36,49 +37,58 @@ size_t ag_cl_count_joinable(const ag_attention_seq *seqs, size_t n) {
 
 /* Arrays of joined sequences, in this order. */
 typedef struct joined {
-    ag_kv_block *blocks; /* [n][heads][n_blocks] */
+    ag_kv_block *blocks; /* [heads of all sequences] */
+    ag_cl_span *spans;   /* for attention_rows.cl */
     uint32_t *slots;     /* [n][heads] */
     uint32_t *until, *from;
 } joined;
 
-static ag_status reserve_joined(ag_cl_backend *cl, size_t n, size_t heads, size_t n_blocks,
-                                joined *out) {
-    const size_t blocks = n * heads * n_blocks * sizeof *out->blocks;
-    unsigned char *memory;
-    AG_TRY(ag_cl_need_joined(cl, blocks + (n * heads + 2 * n) * sizeof(uint32_t), &memory));
-    out->blocks = (ag_kv_block *)(void *)memory;
-    out->slots = (uint32_t *)(void *)(memory + blocks);
-    out->until = out->slots + n * heads;
-    out->from = out->until + n;
-    return AG_OK;
+static uint32_t blocks_of(const ag_attention_seq *s) {
+    return ag_kv_blocks_for(ag_kv_view_max_slots(&s->kv));
 }
 
-static void join_sequence(joined *to, const ag_attention_seq *s, size_t i, size_t n_blocks) {
-    const ag_kv_view *kv = &s->kv;
-    for (size_t h = 0; h < kv->n_kv_heads; h++) {
-        const size_t row = i * kv->n_kv_heads + h;
+/* Copies the blocks of a sequence, n_blocks for each head. */
+static ag_kv_block *copy_blocks(ag_kv_block *to, const ag_kv_view *kv, size_t n_blocks) {
+    for (size_t h = 0; h < kv->n_kv_heads; h++, to += n_blocks) {
         const size_t used = ag_kv_blocks_for(kv->n_slots[h]);
-        ag_kv_block *blocks = to->blocks + row * n_blocks;
-        memset(blocks, 0, n_blocks * sizeof *blocks);
-        memcpy(blocks, ag_kv_view_block(kv, h, 0), used * sizeof *blocks);
-        to->slots[row] = kv->n_slots[h];
+        memcpy(to, ag_kv_view_block(kv, h, 0), used * sizeof *to);
+        memset(to + used, 0, (n_blocks - used) * sizeof *to);
     }
-    to->until[i] = s->visible_until[0];
-    to->from[i] = s->visible_from ? s->visible_from[0] : 0;
+    return to;
+}
+
+/* Joins n sequences. Each head has `each` blocks; 0: those that its sequence needs. n_blocks: the
+ * blocks of all heads. */
+static ag_status join(ag_cl_backend *cl, const ag_attention_seq *seqs, size_t n, uint32_t each,
+                      size_t n_blocks, size_t n_spans, joined *out) {
+    const size_t heads = seqs[0].kv.n_kv_heads;
+    const size_t blocks = n_blocks * sizeof *out->blocks, spans = n_spans * sizeof *out->spans;
+    unsigned char *memory;
+    AG_TRY(ag_cl_need_joined(cl, blocks + spans + (n * heads + 2 * n) * sizeof(uint32_t), &memory));
+    ag_kv_block *end = out->blocks = (ag_kv_block *)(void *)memory;
+    out->spans = (ag_cl_span *)(void *)(memory + blocks);
+    out->slots = (uint32_t *)(void *)(memory + blocks + spans);
+    out->until = out->slots + n * heads;
+    out->from = out->until + n;
+    for (size_t i = 0; i < n; i++) {
+        const ag_attention_seq *s = &seqs[i];
+        end = copy_blocks(end, &s->kv, each ? each : blocks_of(s));
+        memcpy(out->slots + i * heads, s->kv.n_slots, heads * sizeof *out->slots);
+        out->until[i] = s->visible_until[0];
+        out->from[i] = s->visible_from ? s->visible_from[0] : 0;
+    }
+    return AG_OK;
 }
 
 ag_status ag_cl_join_sequences(ag_cl_backend *cl, const ag_attention_seq *seqs, size_t n,
                                ag_attention_seq *out) {
     const size_t heads = seqs[0].kv.n_kv_heads;
-    uint32_t max_slots = 0;
+    uint32_t n_blocks = 0;
     joined all = {0};
     for (size_t i = 0; i < n; i++) {
-        const uint32_t slots = ag_kv_view_max_slots(&seqs[i].kv);
-        if (slots > max_slots) max_slots = slots;
+        if (blocks_of(&seqs[i]) > n_blocks) n_blocks = blocks_of(&seqs[i]);
     }
-    const uint32_t n_blocks = ag_kv_blocks_for(max_slots);
-    AG_TRY(reserve_joined(cl, n, heads, n_blocks, &all));
-    for (size_t i = 0; i < n; i++) join_sequence(&all, &seqs[i], i, n_blocks);
+    AG_TRY(join(cl, seqs, n, n_blocks, n * heads * n_blocks, 0, &all));
     *out = seqs[0];
     out->n_rows = n;
     out->visible_until = all.until;
@@ -110,86 +120,113 @@ bool ag_cl_fits_attend_rows(const ag_cl_backend *cl, const ag_tensor *out, const
 }
 
 typedef struct grid {
-    size_t heads, kv_heads, group, dim; /* heads: of queries; kv_heads: of a sequence */
-    size_t queries, chunks;             /* query heads of a work-group; groups of them */
-    uint32_t n_blocks, span;            /* span: in slots */
-    size_t n_spans;
+    const ag_attention_seq *seqs;
+    size_t n, heads, kv_heads, group, dim; /* n: sequences; heads: of queries */
+    size_t queries, chunks;                /* query heads of a work-group; groups of them */
+    size_t n_blocks;                       /* blocks of all heads */
+    size_t span_blocks;                    /* blocks of a span, about */
+    size_t n_spans, max_spans;             /* spans of all sequences; most spans of one */
 } grid;
 
-/* Divides sequences into spans if there are fewer heads than work-groups that the device can run.
- */
-static grid grid_for(const ag_cl_backend *cl, const ag_tensor *q, size_t kv_heads,
-                     const ag_attention_seq *all) {
-    grid g = {.heads = q->shape.dim[1], .kv_heads = kv_heads, .dim = q->shape.dim[2]};
-    g.group = g.heads / kv_heads;
+/* Returns the spans of n_blocks blocks. Each has the blocks of a span or more. */
+static uint32_t spans_of(const grid *g, uint32_t n_blocks) {
+    const uint32_t n = n_blocks / (uint32_t)g->span_blocks;
+    return n ? n : 1;
+}
+
+/* Divides sequences into spans, so that each work-group that the device can run at a time has its
+ * share of the blocks of all of them. */
+static grid grid_for(const ag_cl_backend *cl, const ag_tensor *q, const ag_attention_seq *seqs,
+                     size_t n) {
+    grid g = {.seqs = seqs, .n = n, .heads = q->shape.dim[1], .dim = q->shape.dim[2]};
+    g.kv_heads = seqs[0].kv.n_kv_heads;
+    g.group = g.heads / g.kv_heads;
     g.queries = g.group < MAX_QUERIES ? g.group : MAX_QUERIES;
     g.chunks = (g.group + g.queries - 1) / g.queries;
-    g.n_blocks = ag_kv_blocks_for(ag_kv_view_max_slots(&all->kv));
-    const size_t units = all->n_rows * kv_heads * g.chunks;
+    for (size_t i = 0; i < n; i++) g.n_blocks += g.kv_heads * blocks_of(&seqs[i]);
     /* Registers of a compute unit of NVIDIA's suffice for two groups with few queries or values. */
-    const size_t groups = g.queries > MAX_QUERIES / 2 || g.dim > MAX_DIM / 2 ? 1 : 2;
-    const size_t wanted = groups * cl->device.compute_units / units;
-    size_t blocks = wanted > 1 ? (g.n_blocks + wanted - 1) / wanted : g.n_blocks;
-    if (blocks < MIN_SPAN_BLOCKS) blocks = MIN_SPAN_BLOCKS;
-    g.span = (uint32_t)blocks * AG_KV_BLOCK;
-    g.n_spans = g.n_blocks > blocks ? (g.n_blocks + blocks - 1) / blocks : 1;
+    const bool two = g.queries <= MAX_QUERIES / 2 && g.dim <= MAX_DIM / 2;
+    const size_t resident = (two ? 2 : 1) * cl->device.compute_units;
+    g.span_blocks = (g.n_blocks * g.chunks + resident - 1) / resident;
+    if (g.span_blocks < MIN_SPAN_BLOCKS) g.span_blocks = MIN_SPAN_BLOCKS;
+    for (size_t i = 0; i < n; i++) {
+        const size_t spans = spans_of(&g, blocks_of(&seqs[i]));
+        g.n_spans += spans;
+        if (spans > g.max_spans) g.max_spans = spans;
+    }
     return g;
 }
 
-/* Reserves memory for the results of spans. *scratch NULL: there is one. */
-static ag_status need_spans(ag_cl_backend *cl, const grid *g, size_t n, cl_mem *scratch) {
-    const size_t units = n * g->kv_heads * g->chunks;
+/* Lists the spans of divided sequences, then the others. */
+static void list_spans(const grid *g, ag_cl_span *out) {
+    for (int divided = 1; divided >= 0; divided--) {
+        uint32_t first_entry = 0, first_part = 0;
+        for (uint32_t row = 0; row < g->n; row++) {
+            const uint32_t n_blocks = blocks_of(&g->seqs[row]), n = spans_of(g, n_blocks);
+            const uint32_t slots = (n_blocks ? (n_blocks + n - 1) / n : 1) * AG_KV_BLOCK;
+            for (uint32_t i = 0; i < n && (n > 1) == divided; i++)
+                *out++ = (ag_cl_span){row, i, slots, first_part, first_entry, n_blocks};
+            first_entry += (uint32_t)g->kv_heads * n_blocks;
+            first_part += n;
+        }
+    }
+}
+
+/* Reserves memory for the results of spans. *scratch NULL: sequences have one. */
+static ag_status need_spans(ag_cl_backend *cl, const grid *g, cl_mem *scratch) {
+    const size_t units = g->kv_heads * g->chunks;
     *scratch = NULL;
-    if (g->n_spans == 1) return AG_OK;
-    AG_TRY(ag_cl_need_counts(cl, units));
-    return ag_cl_need_scratch(cl, units * g->n_spans * g->queries * (g->dim + 2) * sizeof(float),
+    if (g->max_spans == 1) return AG_OK;
+    AG_TRY(ag_cl_need_counts(cl, g->n * units));
+    return ag_cl_need_scratch(cl, g->n_spans * units * g->queries * (g->dim + 2) * sizeof(float),
                               scratch);
 }
 
-static void arg_rows(ag_cl_launch *l, const grid *g, const ag_tensor *t, size_t row0) {
+static void arg_rows(ag_cl_launch *l, const grid *g, const ag_tensor *t) {
+    const size_t row0 = g->seqs[0].row0;
     ag_cl_arg_at(l, t->buffer, t->offset + row0 * g->heads * g->dim * sizeof(float));
 }
 
-static void arg_cache(ag_cl_launch *l, const grid *g, const ag_attention_seq *all,
-                      const void *key) {
-    const ag_cl_kv_rows rows = {.blocks = all->kv.blocks,
-                                .key = key,
-                                .n_rows = all->kv.n_kv_heads,
-                                .per_row = g->n_blocks,
-                                .n_blocks = g->n_blocks};
+static void arg_cache(ag_cl_launch *l, const grid *g, const joined *all) {
+    const ag_attention_seq *first = &g->seqs[0];
+    const ag_cl_kv_rows rows = {.blocks = all->blocks,
+                                .key = first->kv.blocks,
+                                .n_rows = 1,
+                                .per_row = (uint32_t)g->n_blocks,
+                                .n_blocks = (uint32_t)g->n_blocks};
     ag_cl_arg_rows(l, &rows);
-    ag_cl_arg_u64(l, all->kv.v_offset);
-    ag_cl_arg_u64(l, all->kv.p_offset);
-    const size_t n_words = all->kv.n_kv_heads + all->n_rows * (all->visible_from ? 2 : 1);
-    ag_cl_arg_staged(l, all->kv.n_slots, n_words * sizeof *all->kv.n_slots);
+    ag_cl_arg_u64(l, first->kv.v_offset);
+    ag_cl_arg_u64(l, first->kv.p_offset);
+    const size_t n_words = g->n * (g->kv_heads + (first->visible_from ? 2 : 1));
+    ag_cl_arg_staged(l, all->spans, g->n_spans * sizeof *all->spans + n_words * sizeof *all->slots);
 }
 
 ag_status ag_cl_attend_rows(ag_cl_backend *cl, const ag_tensor *out, const ag_tensor *q,
                             const ag_attention_seq *seqs, size_t n,
                             const ag_attention_params *params) {
-    ag_attention_seq all;
-    AG_TRY(ag_cl_join_sequences(cl, seqs, n, &all));
-    const grid g = grid_for(cl, q, seqs[0].kv.n_kv_heads, &all);
+    const grid g = grid_for(cl, q, seqs, n);
+    joined all = {0};
     cl_mem scratch;
-    AG_TRY(need_spans(cl, &g, n, &scratch));
+    AG_TRY(join(cl, seqs, n, 0, g.n_blocks, g.n_spans, &all));
+    list_spans(&g, all.spans);
+    AG_TRY(need_spans(cl, &g, &scratch));
     char options[144];
     snprintf(options, sizeof options,
              "-DDIM=%zu -DQUERIES=%zu -DWARPS=%d -DK_TYPE=%d -DV_TYPE=%d%s%s", g.dim, g.queries,
-             (int)WARPS, (int)all.kv.k_type, (int)all.kv.v_type,
-             all.visible_from ? " -DWINDOW=1" : "", params->softcap > 0 ? " -DSOFTCAP=1" : "");
+             (int)WARPS, (int)seqs[0].kv.k_type, (int)seqs[0].kv.v_type,
+             seqs[0].visible_from ? " -DWINDOW=1" : "", params->softcap > 0 ? " -DSOFTCAP=1" : "");
     ag_cl_launch l;
     AG_TRY(ag_cl_begin(&l, cl, "attention_rows.cl", "attend_rows", options));
-    arg_rows(&l, &g, out, all.row0);
-    arg_rows(&l, &g, q, all.row0);
+    arg_rows(&l, &g, out);
+    arg_rows(&l, &g, q);
     ag_cl_arg_mem(&l, scratch);
     ag_cl_arg_mem(&l, scratch ? cl->tile_counts.mem : NULL);
-    arg_cache(&l, &g, &all, seqs[0].kv.blocks);
+    arg_cache(&l, &g, &all);
     ag_cl_arg_u32(&l, (uint32_t)n);
     ag_cl_arg_u32(&l, (uint32_t)g.kv_heads);
     ag_cl_arg_u32(&l, (uint32_t)g.group);
     ag_cl_arg_f32(&l, params->scale);
     ag_cl_arg_f32(&l, params->softcap);
-    ag_cl_arg_u32(&l, g.span);
-    return ag_cl_enqueue(&l, 3, (size_t[]){g.n_spans * WG, g.kv_heads, n * g.chunks},
+    return ag_cl_enqueue(&l, 3, (size_t[]){g.n_spans * WG, g.kv_heads, g.chunks},
                          (size_t[]){WG, 1, 1});
 }

@@ -7,6 +7,7 @@
  * exchange the sums of scores until all slots are read. Then the teams of a warp, the warps of a
  * work-group and the spans of a sequence are joined. */
 #include "attention_params.cl"
+#include "shared.h"
 #include "types.cl"
 #include "warp.cl"
 
@@ -204,20 +205,23 @@ static inline void add_tile(running *r, float query[QUERIES][8], tile t, uint2 s
     add_slots(r, scores, values);
 }
 
-/* The entry of the block of slot0, or the last one of the table if there is none. */
-#define ENTRY_OF_SLOT (table_row ? ENTRY_AT(table_head, min(slot0 / KV_BLOCK, table_row - 1)) : 0)
+/* The entry of the block of slot0, or the head's last one if there is none. */
+#define ENTRY_OF_SLOT \
+    (s.n_blocks ? ENTRY_AT(0, first_entry + min(slot0 / KV_BLOCK, s.n_blocks - 1)) : 0)
 
-/* Attends to a span of a sequence. rows: slots [n_rows][heads], then [n_rows] last visible
- * positions, then with WINDOW the first ones. The table of blocks has a row for each head of each
- * sequence. out [n_rows][heads][group][DIM]. Work-groups of GROUP: dimension 0 is spans, 1 KV
- * heads, 2 groups of QUERIES query heads of each row. With several spans, the last work-group of a
- * head to finish joins them; parts [heads of all rows][groups of queries][spans][PART], and counts
- * has 0 for each of the heads and groups, before and after. */
+/* Attends to a span of a sequence. rows: ag_cl_span for each span, then slots [n_rows][heads], then
+ * [n_rows] last visible positions, then with WINDOW the first ones. The table of blocks has those
+ * of each head of each sequence. out [n_rows][heads][group][DIM]. Work-groups of GROUP: dimension 0
+ * is spans of all sequences, 1 KV heads, 2 groups of QUERIES query heads of each row. With several
+ * spans, the last work-group of a head to finish joins them; parts [spans of all
+ * rows][heads][groups of queries][PART], and counts has 0 for each head of each row and group,
+ * before and after.
+ */
 __kernel __attribute__((reqd_work_group_size(WARP * WARPS, 1, 1))) void
 attend_rows(__global uchar *out, ulong out_at, __global const uchar *q, ulong q_at,
             __global float *parts, volatile __global uint *counts, KV_TABLE_PARAMS, ulong v_at,
             ulong p_at, __global const uchar *rows, ulong rows_at, uint n_rows, uint heads,
-            uint group, float scale, float cap, uint span) {
+            uint group, float scale, float cap) {
     __local float joined[WARPS][QUERIES * DIM] __attribute__((aligned(16)));
     __local float2 pairs[WARPS][QUERIES];
     __local uint finished;
@@ -227,14 +231,15 @@ attend_rows(__global uchar *out, ulong out_at, __global const uchar *q, ulong q_
     __local float scratch[GROUP];
 #endif
     const uint lid = get_local_id(0), lane = lid % WARP, warp = lid / WARP;
-    const uint chunks = (group + QUERIES - 1) / QUERIES, row = get_group_id(2) / chunks;
-    const uint chunk = get_group_id(2) % chunks;
+    const ag_cl_span s = ((__global const ag_cl_span *)(rows + rows_at))[get_group_id(0)];
+    const uint chunks = get_num_groups(2), chunk = get_group_id(2), row = s.row;
     const uint n_queries = min(group - chunk * QUERIES, (uint)QUERIES);
     const uint table_head = row * heads + get_group_id(1), unit = table_head * chunks + chunk;
-    __global const uint *slots_of = UINTS(rows, rows_at);
+    const uint first_entry = s.first_entry + get_group_id(1) * s.n_blocks;
+    __global const uint *slots_of = UINTS(rows, rows_at + get_num_groups(0) * sizeof(ag_cl_span));
     __global const uint *until = slots_of + n_rows * heads, *from = until + n_rows;
-    const uint slots = slots_of[table_head], n_spans = max((slots + span - 1) / span, 1u);
-    const uint begin = get_group_id(0) * span, end = min(slots, begin + span);
+    const uint slots = slots_of[table_head], n_spans = max((slots + s.slots - 1) / s.slots, 1u);
+    const uint begin = s.index * s.slots, end = min(slots, begin + s.slots);
     const uint2 seen = (uint2)(WINDOW ? from[row] : 0, until[row]);
     const ulong values_at = ((ulong)table_head * group + chunk * QUERIES) * DIM;
     uint slot0 = begin + warp * TILE;
@@ -243,7 +248,7 @@ attend_rows(__global uchar *out, ulong out_at, __global const uchar *q, ulong q_
     float query[QUERIES][8];
     load_queries(query, (__global const float *)(q + q_at) + values_at, n_queries, lane % TEAM,
                  SOFTCAP ? scale : scale * LOG2_E);
-    if (get_group_id(0) >= n_spans) return;
+    if (s.index >= n_spans) return;
     running r;
     UNROLL for (uint i = 0; i < QUERIES; i++) {
         r.largest[i] = -INFINITY;
@@ -266,13 +271,15 @@ attend_rows(__global uchar *out, ulong out_at, __global const uchar *q, ulong q_
     barrier(CLK_LOCAL_MEM_FENCE);
 
     __global float *to = (__global float *)(out + out_at) + values_at;
-    __global float *spans = parts + (ulong)unit * get_num_groups(0) * PART;
+    const uint stride = heads * chunks * PART; /* between the spans of a head */
+    const uint own = (get_group_id(1) * chunks + chunk) * PART;
+    __global float *spans = parts + (ulong)s.first_part * stride + own;
     for (uint c = lid; c < n_queries * DIM; c += GROUP) {
         JOIN_PARTS(WARPS, pairs[p][c / DIM], joined[p][c])
         if (n_spans == 1) {
             to[c] = value * (pair.y > 0 ? 1 / pair.y : pair.y);
         } else {
-            __global float *part = spans + get_group_id(0) * PART;
+            __global float *part = spans + s.index * stride;
             part[c] = value;
             if (c % DIM == 0) vstore2(pair, c / DIM, part + QUERIES * DIM);
         }
@@ -281,7 +288,7 @@ attend_rows(__global uchar *out, ulong out_at, __global const uchar *q, ulong q_
     for (uint c = lid; c < n_queries * DIM; c += GROUP) {
         volatile __global const float *of = spans + c;
         volatile __global const float *pair_of = spans + QUERIES * DIM + c / DIM * 2;
-        JOIN_PARTS(n_spans, (float2)(pair_of[p * PART], pair_of[p * PART + 1]), of[p * PART])
+        JOIN_PARTS(n_spans, (float2)(pair_of[p * stride], pair_of[p * stride + 1]), of[p * stride])
         to[c] = value * (pair.y > 0 ? 1 / pair.y : pair.y);
     }
 }

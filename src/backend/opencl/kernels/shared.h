@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Structs that host and kernels share, for decoding a token in one launch. Host and device check
- * their sizes. */
+/* Structs that host and kernels share: for decoding a token in one launch, and for attention of
+ * sequences of one row each. Host and device check their sizes. */
 #ifndef AG_OPENCL_SHARED_H
 #define AG_OPENCL_SHARED_H
 
@@ -71,5 +71,13 @@ typedef struct ag_cl_token_result {
     ag_cl_u64 listed[AG_CL_TOKEN_LISTED]; /* candidates for the best k, unordered */
 } ag_cl_token_result;
 AG_CL_SIZE_IS(ag_cl_token_result, 16 + 4 * AG_CL_TOKEN_IDS + 8 * AG_CL_TOKEN_LISTED);
+
+/* Slots of a sequence that a work-group of attention_rows.cl attends to: index * slots and the next
+ * ones. A KV head has n_blocks entries in the table of blocks, from first_entry on. first_part: the
+ * spans of the sequences before. */
+typedef struct ag_cl_span {
+    ag_cl_u32 row, index, slots, first_part, first_entry, n_blocks;
+} ag_cl_span;
+AG_CL_SIZE_IS(ag_cl_span, 24);
 
 #endif
