@@ -9,6 +9,7 @@
 
 /* Work-items of a group. A multiprocessor of NVIDIA's runs at most 32 groups at a time. */
 enum { MIN_WG = 32, MAX_WG = 128 };
+enum { TURNED = 4 }; /* equal to that of kv_write.cl */
 
 /* New rows of adjacent sequences. */
 typedef struct work {
@@ -66,7 +67,7 @@ static size_t max_pieces(const ag_kv_view *kv) {
     return (kv->head_dim + piece - 1) / piece;
 }
 
-/* Sets ROTATION_PARAMS for the rows that belong to the sequences. Returns the pairs of q. */
+/* Sets ROTATION_PARAMS for the rows that belong to the sequences. Returns the work-items for q. */
 static size_t arg_rotation(const work *w, ag_cl_launch *l, const ag_rotation *r) {
     const size_t heads = r->q->shape.dim[1], half = ag_shape_numel(&r->inv_freq->shape);
     ag_cl_arg_at(l, r->q->buffer,
@@ -75,7 +76,7 @@ static size_t arg_rotation(const work *w, ag_cl_launch *l, const ag_rotation *r)
     ag_cl_arg_u32(l, (uint32_t)heads);
     ag_cl_arg_u32(l, (uint32_t)half);
     ag_cl_arg_f32(l, r->factor);
-    return w->n_rows * heads * half;
+    return w->n_rows * ag_cl_items(heads, TURNED) / TURNED * half;
 }
 
 /* Writes the rows of k and v that belong to the sequences. */

@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-enum { MIN_WG = 128, MAX_WG = 512, PIECE = 16, ALIGN = 16 };
+enum { MIN_WG = 128, MAX_WG = 512, PIECE = 4, MIN_PIECES = 4, ALIGN = 16 };
 
 /* Returns the type that stands for all types with the same order of x. */
 static ag_dtype order_of(ag_dtype type) { return ag_dtype_is_quantized(type) ? AG_Q4_0 : type; }
@@ -26,10 +26,10 @@ static ag_status need_packed(ag_cl_backend *cl, size_t m, size_t k) {
     return AG_OK;
 }
 
-/* Returns the work-items for a row: one piece for each, if they suffice. */
+/* Returns the work-items for a row: MIN_PIECES for each, if they suffice. */
 static size_t group_for(const ag_cl_backend *cl, size_t k) {
     size_t wg = MIN_WG;
-    while (wg < MAX_WG && 2 * wg <= cl->device.max_group && k > wg * PIECE) wg *= 2;
+    while (wg < MAX_WG && 2 * wg <= cl->device.max_group && k > wg * PIECE * MIN_PIECES) wg *= 2;
     return wg;
 }
 

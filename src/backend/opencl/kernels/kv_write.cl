@@ -13,12 +13,18 @@
 #define ROTATION_PARAMS                                                                 \
     , __global uchar *q, ulong q_at, __global const uchar *inv_freq, ulong inv_freq_at, \
         uint q_heads, uint half_dim, float factor
-/* Returns both values of pair i of x after the rotation. */
-static inline float2 rotated_pair(__global const float *x, uint i, uint half_dim,
-                                  __global const float *inv_freq, uint position, float factor) {
+enum { TURNED = 4 }; /* query heads of a row that a work-item rotates */
+
+/* Returns cosine and sine of the angle of pair i. */
+static inline float2 cos_sin(__global const float *inv_freq, uint i, uint position) {
     float c;
-    const float s = sincos((float)position * inv_freq[i], &c), a = x[i], b = x[i + half_dim];
-    return (float2)(factor * (a * c - b * s), factor * (b * c + a * s));
+    const float s = sincos((float)position * inv_freq[i], &c);
+    return (float2)(c, s);
+}
+
+/* Returns a pair after the rotation. */
+static inline float2 rotated_pair(float a, float b, float2 t, float factor) {
+    return (float2)(factor * (a * t.x - b * t.y), factor * (b * t.x + a * t.y));
 }
 
 /* Returns component c after the rotation. Components after the pairs do not change. */
@@ -26,7 +32,8 @@ static inline float rotated_value(__global const float *x, uint c, uint half_dim
                                   __global const float *inv_freq, uint position, float factor) {
     const uint i = c < half_dim ? c : c - half_dim;
     if (i >= half_dim) return x[c];
-    const float2 pair = rotated_pair(x, i, half_dim, inv_freq, position, factor);
+    const float2 t = cos_sin(inv_freq, i, position);
+    const float2 pair = rotated_pair(x[i], x[i + half_dim], t, factor);
     return c < half_dim ? pair.x : pair.y;
 }
 #define VALUE(c) \
@@ -40,7 +47,7 @@ static inline float rotated_value(__global const float *x, uint c, uint half_dim
  * cache c = caches[r]. `slots` has caches [n], then n_slots. The table of blocks has a row for each
  * head of each cache. Dimension 0 is pieces of all heads of all rows, in groups of WG: of 32
  * elements in types with blocks, else of 4; 1 is keys, values. With ROTATES it also is 2, and 0 is
- * pairs of all heads of q. */
+ * pairs of all heads of q, TURNED heads together. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 kv_write(KV_TABLE_PARAMS, ulong v_at, ulong p_at, __global const uchar *k, ulong k_at,
          __global const uchar *v, ulong new_v_at, __global const uchar *positions,
@@ -51,13 +58,22 @@ kv_write(KV_TABLE_PARAMS, ulong v_at, ulong p_at, __global const uchar *k, ulong
 #if ROTATES
     __global const float *freq = (__global const float *)(inv_freq + inv_freq_at);
     if (get_global_id(1) == 2) {
-        const uint i = get_global_id(0) % half_dim;
-        const size_t head = get_global_id(0) / half_dim; /* row * q_heads + head */
-        if (head >= (size_t)n * q_heads) return;
-        __global float *x = (__global float *)(q + q_at) + head * d;
-        const float2 pair = rotated_pair(x, i, half_dim, freq, at_position[head / q_heads], factor);
-        x[i] = pair.x;
-        x[i + half_dim] = pair.y;
+        const uint i = get_global_id(0) % half_dim, parts = (q_heads + TURNED - 1) / TURNED;
+        const size_t part = get_global_id(0) / half_dim, row = part / parts;
+        const uint head = part % parts * TURNED, n_heads = min(q_heads - head, (uint)TURNED);
+        if (row >= n) return;
+        __global float *x = (__global float *)(q + q_at) + (row * q_heads + head) * d + i;
+        float a[TURNED], b[TURNED];
+        for (uint h = 0; h < TURNED; h++) {
+            a[h] = x[min(h, n_heads - 1) * d];
+            b[h] = x[min(h, n_heads - 1) * d + half_dim];
+        }
+        const float2 t = cos_sin(freq, i, at_position[row]);
+        for (uint h = 0; h < n_heads; h++) {
+            const float2 pair = rotated_pair(a[h], b[h], t, factor);
+            x[h * d] = pair.x;
+            x[h * d + half_dim] = pair.y;
+        }
         return;
     }
 #endif
