@@ -56,6 +56,8 @@ typedef struct ag_cl_token {
     ag_cl_token_stage *stages; /* owned; [n] as uploaded */
     bool sent;                 /* the stages are uploaded */
     cl_ulong *blocks;          /* owned; [n_layers][n_kv][max_blocks] as uploaded */
+    ag_kv_block *known;        /* owned; the blocks of which `blocks` has the addresses, or NULL */
+    uint32_t released;         /* ag_cl_backend.released when they were listed */
     unsigned char *mailbox;    /* owned */
     ag_cl_token_result result; /* result of the last launch */
 } ag_cl_token;

@@ -46,6 +46,7 @@ void ag_cl_token_release_store(ag_cl_token *token) {
     ag_buffer_release(&token->store);
     ag_free(token->stages);
     ag_free(token->blocks);
+    ag_free(token->known);
     ag_free(token->mailbox);
     *token = (ag_cl_token){0};
 }
@@ -66,9 +67,10 @@ ag_status ag_cl_token_reserve(ag_cl_backend *cl, ag_cl_token *token,
     const size_t n_blocks = (size_t)shape->n_layers * shape->n_kv * token->shape.max_blocks;
     token->stages = ag_calloc(ag_cl_token_max_stages(shape), sizeof *token->stages);
     token->blocks = ag_calloc(n_blocks, sizeof *token->blocks);
+    token->known = ag_calloc(n_blocks, sizeof *token->known);
     token->mailbox = ag_calloc(1, token->at.stages);
     ag_status st = AG_OK;
-    if (!token->stages || !token->blocks || !token->mailbox) {
+    if (!token->stages || !token->blocks || !token->known || !token->mailbox) {
         st = AG_FAIL(err, NOMEM, "stages of %u layers", shape->n_layers);
     }
     if (st == AG_OK) {
@@ -111,27 +113,37 @@ static void ask(ag_cl_token *token, const ag_top_k *top) {
     if (top->n_ids) memcpy(request->ids, top->ids, top->n_ids * sizeof *request->ids);
 }
 
-/* Writes the addresses of a head's blocks, including the new token's. */
-static ag_status list_head(ag_cl_backend *cl, cl_ulong *row, const ag_kv_view *kv, uint32_t head,
-                           bool *changed) {
-    for (uint32_t i = 0, n = kv->n_slots[head] / AG_KV_BLOCK + 1; i < n; i++) {
-        const ag_kv_block *block = ag_kv_view_block(kv, head, i);
+/* Writes the addresses of a head's blocks, including the new token's, unless they are known. */
+static ag_status list_head(ag_cl_backend *cl, cl_ulong *row, ag_kv_block *known,
+                           const ag_kv_view *kv, uint32_t head, bool *changed) {
+    const ag_kv_block *now = ag_kv_view_block(kv, head, 0);
+    const uint32_t n = kv->n_slots[head] / AG_KV_BLOCK + 1;
+    if (!memcmp(known, now, n * sizeof *now)) return AG_OK;
+    *changed = true;
+    for (uint32_t i = 0; i < n; i++) {
         uint64_t address = 0;
-        AG_TRY(ag_cl_buffer_address(cl, block->buffer, &address));
-        address += block->offset;
-        *changed = *changed || row[i] != address;
-        row[i] = address;
+        AG_TRY(ag_cl_buffer_address(cl, now[i].buffer, &address));
+        row[i] = address + now[i].offset;
     }
+    memcpy(known, now, n * sizeof *now);
     return AG_OK;
 }
 
 static ag_status list_blocks(ag_cl_backend *cl, ag_cl_token *token, const ag_step *step,
                              bool *changed) {
-    cl_ulong *row = token->blocks;
+    const ag_cl_token_shape *s = &token->shape;
+    const uint32_t released = cl->released;
+    size_t at = 0;
     *changed = false;
-    for (uint32_t l = 0; l < token->shape.n_layers; l++) {
-        for (uint32_t h = 0; h < token->shape.n_kv; h++, row += token->shape.max_blocks)
-            AG_TRY(list_head(cl, row, &step->kv[l], h, changed));
+    if (token->released != released) {
+        memset(token->known, 0,
+               (size_t)s->n_layers * s->n_kv * s->max_blocks * sizeof *token->known);
+    }
+    token->released = released;
+    for (uint32_t l = 0; l < s->n_layers; l++) {
+        for (uint32_t h = 0; h < s->n_kv; h++, at += s->max_blocks) {
+            AG_TRY(list_head(cl, token->blocks + at, token->known + at, &step->kv[l], h, changed));
+        }
     }
     return AG_OK;
 }
@@ -145,7 +157,10 @@ static ag_status upload_blocks(ag_cl_backend *cl, ag_cl_token *token, const ag_s
                   (size_t)token->shape.n_layers * token->shape.n_kv * token->shape.max_blocks *
                       sizeof *token->blocks);
     }
-    if (st != AG_OK) token->blocks[0] = 0; /* forces another upload */
+    if (st != AG_OK) {
+        token->blocks[0] = 0; /* forces another upload */
+        token->known[0] = (ag_kv_block){0};
+    }
     return st;
 }
 

@@ -98,10 +98,10 @@ static inline void receive_rows(attention_scratch d, const cache *c, __local con
         const uint before = row < GROUP ? 0 : row * c->n_kv;
         const uint at = (before + own) * HEAD_DIM + column;
         const ulong biases = st->extra[row < GROUP ? 0 : row == GROUP ? 1 : 2];
-        const ulong2 first = peek2(in, at);
+        ulong2 v = peek2(in, at);
         float2 bias = (float2)(0, 0);
         if (biases) bias = *((__global const float2 *)biases + (own * HEAD_DIM + column) / 2);
-        const ulong2 v = await2(first, in, at, tag, aborted);
+        await_pairs(&v, 1, in, &at, tag, aborted);
         d.rows[i * 2] = packet_float(v.x) + bias.x;
         d.rows[i * 2 + 1] = packet_float(v.y) + bias.y;
     }
@@ -273,13 +273,16 @@ static inline void mask_slots(float4 x[2], uint slot, uint visible, uint n_slots
 /* Adds the token's own slot, whose key and value are in local memory. */
 static inline void add_itself(softmax *m, attention_scratch d, uint lane) {
     const uint head = lane / 4;
-    float mine = 0;
-    for (int i = 0; i < GROUP; i++) {
-        float x = 0;
-        for (uint j = lane; j < HEAD_DIM; j += WARP) x += d.rows[i * HEAD_DIM + j] * d.rounded[j];
-        x = warp_sum(x);
-        if (head == (uint)i) mine = x;
-    }
+    float mine = 0, x[GROUP] = {0};
+    UNROLL
+    for (int i = 0; i < GROUP; i++)
+        for (uint j = lane; j < HEAD_DIM; j += WARP)
+            x[i] += d.rows[i * HEAD_DIM + j] * d.rounded[j];
+    UNROLL
+    for (int m = WARP / 2; m > 0; m /= 2) UNROLL
+    for (int i = 0; i < GROUP; i++) x[i] += shuffle_xor(x[i], m);
+    UNROLL
+    for (int i = 0; i < GROUP; i++) mine = head == (uint)i ? x[i] : mine;
     const float max_score = fmax(m->max_score, mine);
     const float shrink = native_exp2(m->max_score - max_score),
                 weight = native_exp2(mine - max_score);
@@ -332,16 +335,19 @@ static inline void attend(attention_scratch d, const cache *c, loaded_slots *s,
     m.total = 0;
     UNROLL
     for (int j = 0; j < TILES; j++) m.acc[j] = (float4)(0);
-    for (uint i = step0 + warp; i < step1; i += WARPS) {
-        const uint first = i * STEP_SLOTS, then = first + WARPS * STEP_SLOTS;
-        const bool more = i + WARPS < step1;
+    for (uint i0 = step0 + warp; i0 < step1; i0 += STEPS_AHEAD * WARPS) UNROLL
+    for (uint u = 0; u < STEPS_AHEAD; u++) {
+        const uint i = i0 + u * WARPS;
+        const uint first = i * STEP_SLOTS, then = first + STEPS_AHEAD * WARPS * STEP_SLOTS;
+        const bool more = i + STEPS_AHEAD * WARPS < step1;
+        if (i >= step1) break;
         float4 x[2];
-        scores_of(x, s, q0, q1);
-        if (more) load_keys(s, blocks, then, n_slots, lane);
+        scores_of(x, &s[u], q0, q1);
+        if (more) load_keys(&s[u], blocks, then, n_slots, lane);
         mask_slots(x, first + lane % 4 * 4, visible, n_slots);
         const float shrink = softmax_step(&m, x);
-        add_values(&m, s, x, of_columns(shrink, lane));
-        if (more) load_values(s, blocks, c->v_offset, then, n_slots, lane);
+        add_values(&m, &s[u], x, of_columns(shrink, lane));
+        if (more) load_values(&s[u], blocks, c->v_offset, then, n_slots, lane);
     }
     barrier(CLK_LOCAL_MEM_FENCE); /* the rounded row is written */
     if (newest && warp == WARPS - 1) add_itself(&m, d, lane);
@@ -350,14 +356,19 @@ static inline void attend(attention_scratch d, const cache *c, loaded_slots *s,
 
 static inline void load_first(loaded_slots *s, const cache *c, __global const ulong *blocks,
                               uint step0, uint step1, uint n_slots, uint item) {
-    const uint lane = item % WARP, i = step0 + item / WARP;
-    if (i >= step1) return;
-    load_keys(s, blocks, i * STEP_SLOTS, n_slots, lane);
-    load_values(s, blocks, c->v_offset, i * STEP_SLOTS, n_slots, lane);
+    const uint lane = item % WARP;
+    UNROLL
+    for (uint u = 0; u < STEPS_AHEAD; u++) {
+        const uint i = step0 + u * WARPS + item / WARP;
+        if (i >= step1) return;
+        load_keys(&s[u], blocks, i * STEP_SLOTS, n_slots, lane);
+        load_values(&s[u], blocks, c->v_offset, i * STEP_SLOTS, n_slots, lane);
+    }
 }
 
 #else
 
+enum { STEPS_AHEAD = 1 };
 typedef struct loaded_slots {
     uint unused;
 } loaded_slots;
@@ -407,6 +418,8 @@ static inline void attend(attention_scratch d, const cache *c, loaded_slots *s,
 
 /* ---- merging ---- */
 
+enum { PIECES_AHEAD = WARP > 1 ? 4 : 1 }; /* pieces whose packets are on their way */
+
 /* Merges the values of the group's warps. Piece 0 adds those of the other pieces and writes rows.
  */
 static inline void merge_pieces(attention_scratch d, const cache *c, uint mailbox, uint piece,
@@ -428,17 +441,31 @@ static inline void merge_pieces(attention_scratch d, const cache *c, uint mailbo
             put(c->partial, mailbox + piece * size + g * 2 + 1, as_uint(total), tag);
             continue;
         }
-        for (uint i = 1; i < pieces; i++) {
-            const uint stat_at = mailbox + i * size + g * 2;
-            const uint value_at = mailbox + i * size + GROUP * 2 + (t & ~1u);
-            ulong2 stat = peek2(c->partial, stat_at), pair = peek2(c->partial, value_at);
-            stat = await2(stat, c->partial, stat_at, tag, aborted);
-            pair = await2(pair, c->partial, value_at, tag, aborted);
-            const float other = packet_float(stat.x), larger = fmax(max_score, other);
-            const float f = native_exp2(max_score - larger), of = native_exp2(other - larger);
-            total = total * f + packet_float(stat.y) * of;
-            value = value * f + packet_float(t & 1 ? pair.y : pair.x) * of;
-            max_score = larger;
+        for (uint first = 1; first < pieces; first += PIECES_AHEAD) {
+            uint at[2 * PIECES_AHEAD];
+            ulong2 v[2 * PIECES_AHEAD];
+            UNROLL
+            for (uint j = 0; j < 2 * PIECES_AHEAD; j++) {
+                const uint in_piece = j % 2 ? GROUP * 2 + (t & ~1u) : g * 2;
+                at[j] = mailbox + min(first + j / 2, pieces - 1) * size + in_piece;
+                v[j] = peek2(c->partial, at[j]);
+            }
+            await_pairs(v, 2 * PIECES_AHEAD, c->partial, at, tag, aborted);
+            const float before = max_score;
+            UNROLL
+            for (uint j = 0; j < PIECES_AHEAD; j++)
+                max_score = fmax(max_score, packet_float(v[2 * j].x));
+            const float shrink = native_exp2(before - max_score);
+            total *= shrink;
+            value *= shrink;
+            UNROLL
+            for (uint j = 0; j < PIECES_AHEAD; j++) {
+                const ulong2 stat = v[2 * j], pair = v[2 * j + 1];
+                const bool exists = first + j < pieces;
+                const float f = exists ? native_exp2(packet_float(stat.x) - max_score) : 0.0f;
+                total += packet_float(stat.y) * f;
+                value += packet_float(t & 1 ? pair.y : pair.x) * f;
+            }
         }
         d.rows[t] = value / total;
     }
@@ -459,8 +486,8 @@ static inline void attention(const cache *c, __local const stage *st, attention_
     const uint step0 = before + (uint)((ulong)steps * piece / pieces);
     const uint step1 = before + (uint)((ulong)steps * (piece + 1) / pieces);
     const bool newest = piece == pieces - 1;
-    loaded_slots s;
-    load_first(&s, c, blocks, step0, step1, n_slots, item);
+    loaded_slots s[STEPS_AHEAD];
+    load_first(s, c, blocks, step0, step1, n_slots, item);
     receive_rows(d, c, st, head, in_tag, item, aborted);
     barrier(CLK_LOCAL_MEM_FENCE);
 #if QK_NORM
@@ -473,7 +500,7 @@ static inline void attention(const cache *c, __local const stage *st, attention_
     hadamard_rotate_rows(d, item);
 #endif
     if (newest) store_row(d, c, blocks, n_slots, item);
-    attend(d, c, &s, blocks, step0, step1, visible, n_slots, newest, item);
+    attend(d, c, s, blocks, step0, step1, visible, n_slots, newest, item);
     barrier(CLK_LOCAL_MEM_FENCE);
     const uint mailbox = head * max_pieces * GROUP * (HEAD_DIM + 2);
     merge_pieces(d, c, mailbox, piece, pieces, out_tag, item, aborted);

@@ -44,18 +44,6 @@ static inline uint4 load_once(ulong a) {
     return v;
 }
 
-static inline uint load_word(ulong a) {
-    uint v;
-    asm volatile("ld.global.u32 %0, [%1];" : "=r"(v) : "l"(a));
-    return v;
-}
-
-static inline uint load_short(ulong a) {
-    ushort v;
-    asm volatile("ld.global.u16 %0, [%1];" : "=h"(v) : "l"(a));
-    return v;
-}
-
 /* Loads two scales of weights. */
 static inline uint load_scales(ulong a) {
     uint v;
@@ -133,7 +121,6 @@ static inline uint scaled_difference(uint a, uint b, uint d) {
 static inline uint4 load_stream(ulong a) { return *(__global const uint4 *)a; }
 static inline uint2 load_stream2(ulong a) { return *(__global const uint2 *)a; }
 static inline uint load_scales(ulong a) { return *(__global const uint *)a; }
-static inline uint load_short(ulong a) { return *(__global const ushort *)a; }
 static inline uint shuffle(uint v, uint from) { return v; }
 static inline float shuffle_xor(float v, uint mask) { return v; }
 
@@ -154,6 +141,9 @@ static inline ulong2 peek2(ulong mailbox, uint i) {
 
 #endif
 
+static inline uint load_word(ulong a) { return *(__global const uint *)a; }
+static inline uint load_short(ulong a) { return *(__global const ushort *)a; }
+
 static inline float warp_sum(float v) {
     for (int m = WARP / 2; m > 0; m /= 2) v += shuffle_xor(v, m);
     return v;
@@ -170,19 +160,28 @@ static inline float warp_max(float v) {
 #define MAX_POLLS 200000 /* at least 0.1 s, which only a fault exceeds */
 #endif
 
-/* Polls until both packets have the tag. After MAX_POLLS, or if another group gave up, *aborted is
- * 1 and the data are undefined: a kernel that hangs could not be stopped. */
-static inline ulong2 await2(ulong2 v, ulong mailbox, uint i, uint tag,
-                            volatile __global uint *aborted) {
-    uint polls = 0;
-    while ((uint)(v.x >> 32) != tag || (uint)(v.y >> 32) != tag) {
-        if (++polls >= MAX_POLLS || ((polls & 4095) == 0 && *aborted)) {
+static inline bool is_late(ulong2 v, uint tag) {
+    return (uint)(v.x >> 32) != tag || (uint)(v.y >> 32) != tag;
+}
+
+/* Polls until n pairs of packets have the tag; at: the first of each pair. All that are late are
+ * loaded at once. After MAX_POLLS, or if another group gave up, *aborted is 1 and the data are
+ * undefined: a kernel that hangs could not be stopped. */
+static inline void await_pairs(ulong2 *v, const int n, ulong mailbox, const uint *at, uint tag,
+                               volatile __global uint *aborted) {
+    for (uint polls = 1;; polls++) {
+        bool any = false;
+        UNROLL
+        for (int j = 0; j < n; j++) any = any || is_late(v[j], tag);
+        if (!any) return;
+        if (polls >= MAX_POLLS || ((polls & 4095) == 0 && *aborted)) {
             *aborted = 1;
-            break;
+            return;
         }
-        v = peek2(mailbox, i);
+        UNROLL
+        for (int j = 0; j < n; j++)
+            if (is_late(v[j], tag)) v[j] = peek2(mailbox, at[j]);
     }
-    return v;
 }
 
 static inline float packet_float(ulong packet) { return as_float((uint)packet); }

@@ -36,26 +36,31 @@ static inline void take_normed(input x, __local const stage *st, uint tag, uint 
     const ulong in = st->in, norm = st->norm;
     /* All lanes of a warp must do the same number of rounds, since they shuffle. */
     for (uint b0 = item / BLOCK_LANES; b0 - beside < n; b0 += 2 * stride) {
-        ulong2 p[2][LANE_WORDS], q[2][LANE_WORDS];
+        ulong2 p[2 * LANE_WORDS * 2]; /* packets of four values: two pairs */
+        uint p_at[2 * LANE_WORDS * 2];
         float4 w[2][LANE_WORDS];
         UNROLL
         for (int u = 0; u < 2; u++) UNROLL
         for (int i = 0; i < LANE_WORDS; i++) {
             const uint at = min(b0 + u * stride, n - 1) * 32 + (sub + i) * 4;
             w[u][i] = as_float4(load_stream(norm + at * 4));
-            p[u][i] = peek2(in, at);
-            q[u][i] = peek2(in, at + 2);
+            UNROLL
+            for (uint j = 0; j < 2; j++) {
+                const uint pair = (u * LANE_WORDS + i) * 2 + j;
+                p_at[pair] = at + 2 * j;
+                p[pair] = peek2(in, at + 2 * j);
+            }
         }
+        await_pairs(p, 2 * LANE_WORDS * 2, in, p_at, tag, aborted);
         UNROLL
         for (int u = 0; u < 2; u++) {
-            const uint b = b0 + u * stride, first = min(b, n - 1) * 32;
+            const uint b = b0 + u * stride;
             float4 v[LANE_WORDS];
             float largest = 0;
             UNROLL
             for (int i = 0; i < LANE_WORDS; i++) {
-                const uint at = first + (sub + i) * 4;
-                const ulong2 low = await2(p[u][i], in, at, tag, aborted);
-                const ulong2 high = await2(q[u][i], in, at + 2, tag, aborted);
+                const uint pair = (u * LANE_WORDS + i) * 2;
+                const ulong2 low = p[pair], high = p[pair + 1];
                 const float4 t = (float4)(packet_float(low.x), packet_float(low.y),
                                           packet_float(high.x), packet_float(high.y));
                 if (b < n) square += dot(t, t);
@@ -91,13 +96,18 @@ static inline void take_blocks(input x, __local const stage *st, uint tag, uint 
     const ulong in = st->in;
     for (uint first = item; first < n; first += PAIRS_AHEAD * LOCAL) {
         ulong2 p[PAIRS_AHEAD];
+        uint at[PAIRS_AHEAD];
         UNROLL
-        for (int j = 0; j < PAIRS_AHEAD; j++) p[j] = peek2(in, min(first + j * LOCAL, n - 1) * 2);
+        for (int j = 0; j < PAIRS_AHEAD; j++) {
+            at[j] = min(first + j * LOCAL, n - 1) * 2;
+            p[j] = peek2(in, at[j]);
+        }
+        await_pairs(p, PAIRS_AHEAD, in, at, tag, aborted);
         UNROLL
         for (int j = 0; j < PAIRS_AHEAD; j++) {
             const uint i = first + j * LOCAL;
             if (i >= n) break;
-            const ulong2 v = await2(p[j], in, i * 2, tag, aborted);
+            const ulong2 v = p[j];
             const uint b = i / (BLOCK_PACKETS / 2), part = i % (BLOCK_PACKETS / 2);
             if (part == 4) {
                 x.scales[b] = (float2)(packet_float(v.x), packet_float(v.y));

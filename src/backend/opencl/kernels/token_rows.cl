@@ -88,6 +88,8 @@ static inline void store_values(const uint type, __global uchar *to, __local flo
      : K_TYPE == TYPE_Q8_0 ? HEAD_DIM / 32 * 3 \
                            : HEAD_DIM / 32 * 2)
 #define VALUE_WORDS (V_TYPE == TYPE_F32 ? HEAD_DIM / 8 : HEAD_DIM / 16)
+/* Steps of slots that a lane loads before it uses them, if registers suffice. */
+#define STEPS_AHEAD (2 * KEY_WORDS + 4 * VALUE_WORDS <= 32 ? 2 : 1)
 #define WIDE_KEYS (K_TYPE == TYPE_F16 && HEAD_DIM % 32 == 0)   /* 16 bytes hold two tiles */
 #define WIDE_VALUES (V_TYPE == TYPE_F16 && HEAD_DIM % 64 == 0) /* 16 bytes hold four */
 

@@ -28,9 +28,11 @@ static inline void send_maxima(const found *f, __local float *of_warps, ulong ma
 static inline float find_bound(__local float *maxima, __local float *bound, ulong mailbox, uint n,
                                uint k, uint tag, uint item, volatile __global uint *aborted) {
     for (uint i = item; i < n / 2; i += LOCAL) {
-        const ulong2 v = await2(peek2(mailbox, 2 * i), mailbox, 2 * i, tag, aborted);
-        maxima[2 * i] = packet_float(v.x);
-        maxima[2 * i + 1] = packet_float(v.y);
+        const uint at = 2 * i;
+        ulong2 v = peek2(mailbox, at);
+        await_pairs(&v, 1, mailbox, &at, tag, aborted);
+        maxima[at] = packet_float(v.x);
+        maxima[at + 1] = packet_float(v.y);
     }
     if (item == 0) *bound = -INFINITY;
     barrier(CLK_LOCAL_MEM_FENCE);

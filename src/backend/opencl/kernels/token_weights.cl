@@ -102,34 +102,20 @@ static inline void load_unit(batch *b, int j, const uint types, uint type, __loc
     const bool bytes = is_of(SET_OF(TYPE_Q8_0), types, type);
     const uint first = seg * SEG + lane, pair = seg * WARP + lane;
     const ulong before = (ulong)row * n; /* blocks before the row */
-    if (bytes) {
-        UNROLL
-        for (int i = 0; i < 4; i++) {
-            const uint half_block = inside(seg * 2 * SEG + lane + i * WARP, n * 2, is_complete);
-            b->levels[j * 4 + i] = load_stream(w->levels + before * 32 + half_block * 16);
-        }
-    } else if (is_of(TWOS, types, type)) {
-        UNROLL
-        for (int i = 0; i < 2; i++) {
-            const uint block = inside(first + i * WARP, n, is_complete);
-            b->levels[j * 4 + i].xy = load_stream2(w->levels + (before + block) * 8);
-        }
-    } else {
-        UNROLL
-        for (int i = 0; i < 2; i++) {
-            const uint block = inside(first + i * WARP, n, is_complete);
-            b->levels[j * 4 + i] = load_stream(w->levels + (before + block) * 16);
-        }
+    UNROLL
+    for (int i = 0; i < (bytes ? 4 : 0); i++) {
+        const uint half_block = inside(seg * 2 * SEG + lane + i * WARP, n * 2, is_complete);
+        b->levels[j * 4 + i] = load_stream(w->levels + before * 32 + half_block * 16);
     }
-    if (is_of(WITH_BIT, types, type)) UNROLL
+    UNROLL
     for (int i = 0; i < 2; i++) {
-        const uint block = inside(first + i * WARP, n, is_complete);
-        b->high[j * 2 + i].x = load_scales(w->high + (before + block) * 4);
-    }
-    if (is_of(SET_OF(TYPE_Q6_K), types, type)) UNROLL
-    for (int i = 0; i < 2; i++) {
-        const uint block = inside(first + i * WARP, n, is_complete);
-        b->high[j * 2 + i] = load_stream2(w->high + (before + block) * 8);
+        const ulong block = before + inside(first + i * WARP, n, is_complete);
+        uint4 *levels = &b->levels[j * 4 + i];
+        uint2 *high = &b->high[j * 2 + i];
+        if (is_of(TWOS, types, type)) levels->xy = load_stream2(w->levels + block * 8);
+        else if (!bytes) *levels = load_stream(w->levels + block * 16);
+        if (is_of(WITH_BIT, types, type)) high->x = load_scales(w->high + block * 4);
+        if (is_of(SET_OF(TYPE_Q6_K), types, type)) *high = load_stream2(w->high + block * 8);
     }
     if (is_of(SET_OF(TYPE_MXFP4), types, type))
         b->factors[j] = load_byte_pair(w->factors + before, pair, n);
