@@ -8,6 +8,7 @@
 #include "quant/quant.h"
 
 enum { WG = 64 }; /* as in kernels/convert.cl */
+enum { ALIGN = 16 };
 
 /* Enqueues the kernel whose first four arguments, dst and the source, are set. ids NULL: the rows
  * in order. */
@@ -66,51 +67,36 @@ ag_status ag_cl_gather(ag_backend *b, ag_tensor *dst, const ag_tensor *table, co
     return rows_to_floats(b, dst, table, ids);
 }
 
-typedef struct cast_job {
-    ag_backend *b;
-    ag_dtype from, to;
-    size_t rows, cols, from_bytes, to_bytes; /* bytes of a row before and after */
-    float *values;                           /* one row */
-} cast_job;
-
-static ag_status cast_rows(const cast_job *job, unsigned char *to, const unsigned char *from) {
-    for (size_t row = 0; row < job->rows; row++) {
+/* Converts rows in host memory. values: one row. */
+static ag_status cast_rows(ag_backend *b, const ag_tensor *dst, unsigned char *to,
+                           const ag_tensor *src, const unsigned char *from, float *values) {
+    const size_t cols = ag_shape_cols(&src->shape), rows = ag_shape_rows(&src->shape);
+    const size_t from_bytes = ag_dtype_row_bytes(src->dtype, cols);
+    const size_t to_bytes = ag_dtype_row_bytes(dst->dtype, cols);
+    for (size_t row = 0; row < rows; row++) {
         size_t bad = 0;
-        ag_status st = ag_convert_row(job->to, to + row * job->to_bytes, job->from,
-                                      from + row * job->from_bytes, job->values, job->cols,
-                                      AG_ROUND_REFERENCE, &bad);
+        ag_status st =
+            ag_convert_row(dst->dtype, to + row * to_bytes, src->dtype, from + row * from_bytes,
+                           values, cols, AG_ROUND_REFERENCE, &bad);
         if (st == AG_OK) continue;
-        return AG_FAIL(&job->b->err, FORMAT, "row %zu, column %zu: %g cannot be kept as %s", row,
-                       bad, (double)job->values[bad], ag_dtype_name(job->to));
+        return AG_FAIL(&b->err, FORMAT, "row %zu, column %zu: %g cannot be kept as %s", row, bad,
+                       (double)values[bad], ag_dtype_name(dst->dtype));
     }
     return AG_OK;
 }
 
 static ag_status cast_on_host(ag_backend *b, ag_tensor *dst, const ag_tensor *src) {
-    cast_job job = {.b = b,
-                    .from = src->dtype,
-                    .to = dst->dtype,
-                    .rows = ag_shape_rows(&src->shape),
-                    .cols = ag_shape_cols(&src->shape)};
-    job.from_bytes = ag_dtype_row_bytes(job.from, job.cols);
-    job.to_bytes = ag_dtype_row_bytes(job.to, job.cols);
     const size_t from_all = ag_tensor_bytes(src), to_all = ag_tensor_bytes(dst);
+    const size_t row = ag_cl_items(ag_shape_cols(&src->shape) * sizeof(float), ALIGN);
+    const size_t bytes = row + ag_cl_items(from_all, ALIGN) + to_all;
     if (!from_all) return AG_OK;
-    unsigned char *from = ag_malloc(from_all), *to = ag_malloc(to_all);
-    job.values = ag_malloc(job.cols * sizeof *job.values);
-    ag_status st = AG_OK;
-    if (!from || !to || !job.values) {
-        st = AG_FAIL(&b->err, NOMEM, "conversion buffers of %zu bytes on the host",
-                     from_all + to_all);
-        goto done;
-    }
-    st = ag_buffer_download(from, src->buffer, src->offset, from_all, &b->err);
-    if (st == AG_OK) st = cast_rows(&job, to, from);
+    unsigned char *memory = ag_malloc(bytes);
+    if (!memory) return AG_FAIL(&b->err, NOMEM, "conversion of %zu bytes on the host", bytes);
+    unsigned char *from = memory + row, *to = from + ag_cl_items(from_all, ALIGN);
+    ag_status st = ag_buffer_download(from, src->buffer, src->offset, from_all, &b->err);
+    if (st == AG_OK) st = cast_rows(b, dst, to, src, from, (float *)(void *)memory);
     if (st == AG_OK) st = ag_buffer_upload(dst->buffer, dst->offset, to, to_all, &b->err);
-done:
-    ag_free(job.values);
-    ag_free(to);
-    ag_free(from);
+    ag_free(memory);
     return st;
 }
 
