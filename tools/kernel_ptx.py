@@ -77,7 +77,7 @@ def list_variants():
         variants.append(("matmul_tile", f"-DWTYPE=WEIGHT_{dtype} -DTILE_M=64 -DTILE_N=64", 75))
         # With half of Hopper's local memory, with all of it, and with 48 KiB.
         stages = {"q8_0": 2, "q2_k": 4, "q3_k": 4}.get(dtype, 3)
-        for sizes in ("16 -DSTAGES=4 -DSTEPS=1 -DRUN=4 -DTEAMS=1", "128 -DSTAGES=4 -DSTEPS=1 -DRUN=4 -DTEAMS=1",
+        for sizes in ("16 -DSTAGES=4 -DSTEPS=1 -DRUN=4 -DTEAMS=1", "128 -DSTAGES=3 -DSTEPS=1 -DRUN=4 -DTEAMS=1",
                       f"64 -DSTAGES={stages} -DSTEPS=4 -DRUN=4 -DTEAMS=4", "16 -DSTAGES=4 -DSTEPS=4 -DRUN=4 -DTEAMS=4"):
             variants.append(("matmul_mma", f"-DWTYPE=WEIGHT_{dtype} -DTILE_M={sizes}", 80))
         rows, run = (64, 4) if dtype in ("q8_0", "q6_k") else (128, 1) if dtype in ("q5_1", "q5_k") else (128, 4)

@@ -53,7 +53,8 @@ static uint32_t span_of(const work *w) {
     if (!w->cl->is_gpu) return CPU_SPAN;
     const size_t groups = w->kv_heads * count_chunks(w, w->seq->n_rows);
     const size_t units = w->cl->device.compute_units;
-    const size_t wanted = 4 * units / (groups ? groups : 1) + 1;
+    const bool is_busy = w->mma && groups >= 3 * units; /* joining would cost more */
+    const size_t wanted = is_busy ? 1 : 4 * units / (groups ? groups : 1) + 1;
     size_t blocks = (w->n_blocks + wanted - 1) / wanted;
     if (w->mma && groups >= units && blocks < MMA_MIN_BLOCKS) blocks = MMA_MIN_BLOCKS;
     const bool is_full = groups >= units || w->n_blocks <= MANY_MIN_BLOCKS;

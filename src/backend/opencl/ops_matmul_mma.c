@@ -9,7 +9,7 @@
 
 /* Equal to the constants of matmul_mma.cl. */
 enum { STEP = 64, TILE_N = 128, MAX_WEIGHTS = 3 };
-enum { MAX_TILE_M = 128, MIN_TILE_M = 16, MIN_STAGES = 2, MAX_STAGES = 4 };
+enum { MAX_TILE_M = 128, MIN_TILE_M = 16, MIN_STAGES = 2, MAX_STAGES = 4, MANY_STAGES = 3 };
 enum { MAX_TEAMS = 4, MAX_RUN = 4, MAX_SPLITS = 16, MIN_SPLIT_STEPS = 4 };
 
 bool ag_cl_mma_fits(const ag_cl_backend *cl, const ag_tensor *x, ag_dtype type) {
@@ -47,11 +47,12 @@ static size_t factor_bytes(ag_dtype type, const tiling *t, size_t stages) {
     return TILE_N * (runs * bits + t->steps * factors * HALVES);
 }
 
-/* Returns the stages that fit, at most MAX_STAGES; 0: too few. Where two work-groups share the
+/* Returns the stages that fit, at most MAX_STAGES, with the largest tiles MANY_STAGES, which are
+ * faster on an H200; 0: too few. Where two work-groups share the
  * local memory of a multiprocessor of Hopper, one with all teams has nearly all of it. */
 static size_t count_stages(const ag_cl_backend *cl, ag_dtype type, const tiling *t) {
     enum { COUNTER = 128, WHOLE = 200 << 10 };
-    size_t room = cl->mma_local - COUNTER, n = MAX_STAGES;
+    size_t room = cl->mma_local - COUNTER, n = t->tile_m == MAX_TILE_M ? MANY_STAGES : MAX_STAGES;
     if (t->teams == MAX_TEAMS && room > WHOLE / 2) room = WHOLE;
     const size_t sums = t->teams > 1 ? t->teams * t->tile_m * TILE_N * sizeof(float) : 0;
     for (; n >= MIN_STAGES; n--) {
