@@ -36,12 +36,12 @@ part_oracle() {
     record oracle-attention "$bin/test_backend" --backends opencl -f attention
 }
 
-# The first token of a process: no kernel compiled before, by us or by the driver; then our cache of programs alone.
+# The first token of a process, with empty caches of ours and of the driver; then with what the first process has kept.
 part_cold() {
     local n
-    rm -rf "$AG_OPENCL_CACHE"
+    rm -rf "$AG_OPENCL_CACHE" "$out/driver"
     for n in first second; do
-        record "cold-$n" env CUDA_CACHE_DISABLE=1 bash -c 'time "$0" generate -q -b opencl -p "Once upon a time" -n 1 --temperature 0' \
+        record "cold-$n" env CUDA_CACHE_PATH="$out/driver" bash -c 'time "$0" generate -q -b opencl -p "Once upon a time" -n 1 --temperature 0' \
             "$bin/antigravity"
     done
 }
@@ -49,6 +49,7 @@ part_cold() {
 part_table() {
     local n type
     bench speed -p 512,2048 -n 128 -r 5
+    bench speed-chunk -p 2048 -n 0 --prefill-chunk 2048 -r 5
     bench depth -p 2048 -n 128 -d 4096,16384 -r 3
     for n in 2 4 8 32 64; do bench "parallel-$n" -p 0 -n 64 -d 128 --parallel "$n" -r 2; done
     bench parallel-mixed -p 0 -n 64 -d 200 --parallel 64 --first-depth 16384 -r 2
@@ -64,5 +65,5 @@ part_launches() {
 
 record device "$bin/antigravity" devices
 for part in $parts; do "part_$part"; done
-rm -rf "$out/programs"
+rm -rf "$out/programs" "$out/driver"
 exit $status
