@@ -16,8 +16,9 @@ typedef struct ag_memory_plan {
     uint64_t state_bytes;     /* states of layers without keys and values, all sessions */
     uint64_t workspace_bytes; /* activations of a prefill chunk and logits of all sessions */
     uint64_t eviction_bytes;  /* as in ag_session_plan, all sessions */
-    uint64_t draft_bytes;     /* as in ag_session_plan, all sessions; on devices, which have no
-                               * drafts, rows of logits (16 or 64) if there are several sessions */
+    uint64_t draft_bytes;     /* as in ag_session_plan, all sessions; on devices, whose drafts
+                               * are off by default, rows of logits (16 or 64) if there are several
+                               * sessions */
     uint64_t total_bytes;     /* sum of these six */
     uint64_t min_bytes;       /* total_bytes without caches that a policy manages; on the host
                                * without all caches, since they grow as they fill */

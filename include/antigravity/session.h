@@ -307,14 +307,16 @@ AG_API const char *ag_finish_reason(ag_finish f);
 /* Returns "eos", "stop_string", "max_tokens", "context" or "cancelled". */
 AG_API const char *ag_finish_detail(ag_finish f);
 
-/* Speculative decoding: verifies several draft tokens in one step. The text does not change, nor do
- * the final states of sampler and session. */
+/* Speculative decoding: verifies several draft tokens in one step. On backends whose steps are
+ * batch invariant (the CPU) the text does not change, nor do the final states of sampler and
+ * session. On devices the last bits of logits differ, as they do between sizes of a prompt's
+ * chunks. */
 typedef enum ag_speculate {
-    /* Drafts where measurements during the generation show a gain. Only on backends whose steps are
-     * batch invariant: the CPU. */
+    /* Drafts where measurements during the generation show a gain. Only on the CPU: elsewhere the
+     * measured times would change the text. */
     AG_SPECULATE_AUTO,
     AG_SPECULATE_OFF,
-    AG_SPECULATE_ALWAYS, /* the longest possible drafts, whatever they cost */
+    AG_SPECULATE_ALWAYS, /* the longest possible drafts, whatever they cost; on any backend */
 } ag_speculate;
 
 /* Parameters of a generation with their defaults. */

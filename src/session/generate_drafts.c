@@ -47,8 +47,11 @@ ag_status ag_generation_begin_drafts(ag_generation *g, const int32_t *prompt, si
     const ag_generate_params *p = g->params;
     ag_session *s = g->session;
     const size_t rows = draft_limit(p) + 1;
+    /* On devices the size of a step changes the last bits of logits: measured times would change
+     * the text. */
+    const bool measures = p->speculate == AG_SPECULATE_AUTO;
     if (p->speculate == AG_SPECULATE_OFF || p->on_logits ||
-        ag_batch_invariant_rows(s->model->backend) < 2)
+        (measures && ag_batch_invariant_rows(s->model->backend) < 2))
         return AG_OK;
     if (!s->speculation) {
         AG_TRY(ag_speculation_create(lookup_tokens(&s->params), s->state != NULL, &s->speculation,
@@ -63,8 +66,8 @@ ag_status ag_generation_begin_drafts(ag_generation *g, const int32_t *prompt, si
 
 /* ---- step ---- */
 
-/* Returns the longest draft whose rows have the same bits as when decoded alone, within draft_max
- * and max_tokens. */
+/* Returns the longest draft whose rows have the same bits as when decoded alone, if the backend has
+ * such rows, within draft_max and max_tokens. */
 static size_t max_draft(const ag_generation *g) {
     const ag_generate_params *p = g->params;
     size_t n = ag_session_max_verify_rows(g->session) - 1;

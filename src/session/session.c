@@ -4,6 +4,7 @@
 #include "core/fail.h"
 #include "core/rollback.h"
 #include "session/session_impl.h"
+#include "session/speculate.h"
 
 #include <string.h>
 
@@ -422,6 +423,7 @@ ag_pressure ag_session_memory_pressure(const ag_session *s) {
 
 size_t ag_session_max_verify_rows(const ag_session *s) {
     size_t n = ag_batch_invariant_rows(s->model->backend);
+    if (n < 2) n = AG_SPECULATE_ROWS;
     const size_t max[] = {s->params.prefill_chunk, ag_session_capacity_left(s),
                           ag_kv_cache_rows_before_expiry(s->cache), AG_ROLLBACK};
     for (size_t i = 0; i < sizeof max / sizeof *max; i++) {

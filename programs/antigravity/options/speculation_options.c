@@ -6,8 +6,10 @@
 static const option_def defs[] = {
     {.name = "speculate",
      SETS_WORD("auto|off|always", how, AG_SPECULATE_AUTO),
-     .help = "verify several drafted tokens at a time; the text stays the same. auto: if it is "
-             "faster, as measured while running; always: for tests"},
+     .help =
+         "verify several drafted tokens at a time; on the CPU the text stays the same. auto: if "
+         "it is faster, as measured while running, and only on the CPU; always: as long as "
+         "possible, on GPUs too"},
     {.name = "draft-max",
      SETS_U32("N", draft_max, 1, 14),
      .aliases = {"draft", "draft-n"},
