@@ -133,6 +133,9 @@ def eviction_params(p: SessionParams) -> Built:
     c = built.c
     c[0] = lib.ag_eviction_defaults()
     _set_policy(built, p.kv_policy)
+    budgets = [name for name in ("kv_budget", "kv_budget_bytes", "kv_budget_ratio") if getattr(p, name) is not None]
+    if budgets and p.kv_policy is None and p.memory is None:
+        raise errors.InvalidError(f"{budgets[0]} needs a kv_policy: without one nothing is evicted")
     for name, field in _LIMITS.items():
         if getattr(p, name) is not None:
             setattr(c, field, getattr(p, name))

@@ -46,7 +46,7 @@ class _Lease:
 
         if self._roots is None:
             raise errors.PolicyError("a view is valid during the policy's call only; keep a copy")
-        array = _arrays.view(pointer, shape, kind)
+        array = _arrays.read_only(_arrays.view(pointer, shape, kind))
         self._roots.append(weakref.ref(array.base))  # arrays that are made of it keep this one alive
         return array
 
@@ -138,6 +138,7 @@ class SelectHead:
         rank[: self.n_protected] = np.inf
         rank[self.n_protected : self.n_protected + self.n_expired] = -np.inf
         rank[end:] = np.inf
+        _check_numbers(rank, "best", self.index)
         return np.sort(np.argsort(-rank, kind="stable")[: self.n_keep])
 
 
@@ -330,6 +331,14 @@ class _Table:
             return int(lib.AG_INVALID)
 
 
+def _check_numbers(scores: Any, what: str, head: int) -> None:
+    import numpy as np
+
+    bad = np.flatnonzero(np.isnan(scores))
+    if bad.size:
+        raise ValueError(f"{what}: the score of slot {bad[0]} of head {head} is NaN; each must be a number")
+
+
 def _store_importance(policy: Policy, layer: KeysLayer, c: Any) -> None:
     import numpy as np
 
@@ -340,6 +349,7 @@ def _store_importance(policy: Policy, layer: KeysLayer, c: Any) -> None:
         row = np.ascontiguousarray(result[i], np.float32)
         if row.shape != (head.n_slots,):
             raise ValueError(f"from_keys returned an array {list(row.shape)} for head {i} with {head.n_slots} slots")
+        _check_numbers(row, "from_keys", i)
         ffi.memmove(c[i].importance, ffi.from_buffer(row), row.nbytes)
 
 

@@ -338,3 +338,36 @@ def test_policy_does_not_slow_generation_down_by_its_calls(tiny):
 
     session = feed(tiny.session(kv_policy=Counting(), **OPTIONS))
     assert len(calls) == 3 * session.evictions.n_evictions
+
+
+def test_scores_must_be_numbers(tiny):
+    class NotANumber(KeyDiff):
+        def from_keys(self, layer):
+            scores = super().from_keys(layer)
+            scores[1, 5] = np.nan
+            return scores
+
+    with pytest.raises(ag.PolicyError, match="from_keys: the score of slot 5 of head 1 is NaN"):
+        feed(tiny.session(kv_policy=NotANumber(), **OPTIONS))
+
+    class Selects(ag.Policy):
+        def select(self, layer):
+            return [head.best(np.full(head.n_slots, np.nan)) for head in layer]
+
+    with pytest.raises(ag.PolicyError, match="best: the score of slot .* is NaN"):
+        feed(tiny.session(kv_policy=Selects(), **OPTIONS))
+
+
+def test_views_cannot_be_written(tiny):
+    class Writes(KeyDiff):
+        def from_keys(self, layer):
+            layer.keys[:] = 0
+            return super().from_keys(layer)
+
+    with pytest.raises(ag.PolicyError, match="read-only"):
+        feed(tiny.session(kv_policy=Writes(), **OPTIONS))
+
+
+def test_a_budget_needs_a_policy(tiny):
+    with pytest.raises(ag.InvalidError, match="kv_budget needs a kv_policy"):
+        tiny.session(kv_budget=64)
