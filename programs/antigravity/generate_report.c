@@ -34,7 +34,8 @@ void report_context_full(const generation *g) {
                  g->n_context, trained);
     else
         complain("the context is full: the model was trained for %" PRIu32
-                 " tokens, a larger --max-seq-len cannot help",
+                 " tokens, so a larger --max-seq-len cannot help; with --eviction-policy streaming "
+                 "older tokens leave the context",
                  trained);
 }
 

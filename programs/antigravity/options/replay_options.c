@@ -75,13 +75,11 @@ replay_options replay_defaults(void) {
     return (replay_options){.keep_ratio = 0.25f, .after_s = ag_serving_defaults().replay_after_s};
 }
 
-option_group replay_group(replay_options *o) { return OPTION_GROUP("KV cache", defs, o); }
+option_group replay_group(replay_options *o) { return OPTION_GROUP("Replay", defs, o); }
 
-option_group replay_idle_group(replay_options *o) { return OPTION_GROUP("KV cache", idle_defs, o); }
+option_group replay_idle_group(replay_options *o) { return OPTION_GROUP("Replay", idle_defs, o); }
 
-option_group replay_saved_group(replay_options *o) {
-    return OPTION_GROUP("KV cache", saved_defs, o);
-}
+option_group replay_saved_group(replay_options *o) { return OPTION_GROUP("Replay", saved_defs, o); }
 
 int replay_check_keep(const replay_options *o) {
     if (o->share != 0 || !o->has_keep) return EXIT_DONE;

@@ -60,7 +60,8 @@ bool listen_tcp(listeners *l, const char *host, uint32_t port) {
         const int fd = open_tcp(a);
         if (fd >= 0) ok = add_socket(l, fd, false);
         else if (!ok && !a->ai_next)
-            complain("--host %s --port %s: %s", host, service, strerror(errno));
+            complain("--host %s --port %s: %s%s", host, service, strerror(errno),
+                     errno == EADDRINUSE ? "; choose another --port" : "");
     }
     freeaddrinfo(found);
     return ok;
