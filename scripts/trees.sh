@@ -112,12 +112,11 @@ use_packages() {
 }
 
 # purge_packages SUITE: piuparts installs, upgrades and purges the packages and compares the files of the tree. An archive
-# holds them because they depend on each other. apt of Debian 13 creates the directory that is ignored.
+# holds them because they depend on each other. Directories that are ignored: of apt in Debian 13, of Ubuntu's base system.
 purge_packages() {
     local packages=$work/packages-$1
     copy_packages "dist/$1" "$packages"
     (cd "$packages" && apt-ftparchive packages . >Packages)
-    # Ubuntu's base system leaves the second directory itself.
     mkdir -p "$work/tmp"
     quietly "trees-minimal-$1" make_tree "$1" "$work/$1.tar.gz" &&
         TMPDIR=$work/tmp quietly "trees-piuparts-$1" piuparts --basetgz "$work/$1.tar.gz" --distribution "$1" --mirror "$(archive "$1")" \

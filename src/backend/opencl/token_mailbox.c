@@ -157,10 +157,7 @@ static ag_status upload_blocks(ag_cl_backend *cl, ag_cl_token *token, const ag_s
                   (size_t)token->shape.n_layers * token->shape.n_kv * token->shape.max_blocks *
                       sizeof *token->blocks);
     }
-    if (st != AG_OK) {
-        token->blocks[0] = 0; /* forces another upload */
-        token->known[0] = (ag_kv_block){0};
-    }
+    if (st != AG_OK) token->known[0] = (ag_kv_block){0}; /* forces another upload */
     return st;
 }
 
