@@ -130,7 +130,7 @@ static void launch_equals_operations_with_each_type_of_weights(void **state) {
     (void)state;
     ag_model *bundled = model;
     for (unsigned t = 0; t < AG_DTYPE_COUNT; t++) {
-        if (!(AG_CL_TOKEN_TYPES >> t & 1)) continue;
+        if (!(AG_CL_TOKEN_BLOCKS >> t & 1)) continue;
         printf("%s: ", ag_dtype_name((ag_dtype)t));
         model = random_model((ag_dtype)t, N_TOKENS);
         assert_true(compare(NULL, N_PROMPT, 16, true) < closer);

@@ -24,19 +24,21 @@ typedef struct variant {
     uint32_t head_dim, group, n_kv;
     ag_dtype k_type, v_type;
     enum { PLAIN, ROTATED, BIASES, BOTH } extras; /* keys by Hadamard; biases of q, k, v and o */
-    ag_dtype weights;                             /* 0: Q4_0; MIXED: another for each matrix */
+    ag_dtype weights; /* 0: Q4_0; MIXED: another for each matrix; FLOATS: also F16 and BF16 */
     /* Columns: of less than a segment; of whole segments, and down in several at once, for devices
      * whose operations round activations too; of an odd number of blocks. */
     enum { NARROW, WIDE, ODD } columns;
 } variant;
 #define MIXED ((ag_dtype)AG_DTYPE_COUNT)
+#define FLOATS ((ag_dtype)(AG_DTYPE_COUNT + 1))
 
 static bool is_rotated(const variant *v) { return v->extras & ROTATED; }
 
 static bool has_biases(const variant *v) { return v->extras & BIASES; }
 
 /* For drivers that take half a minute to compile the kernel. */
-static const variant few[] = {{128, 3, 2, AG_Q8_0, AG_Q4_0, BOTH, MIXED, NARROW}};
+static const variant few[] = {{128, 3, 2, AG_Q8_0, AG_Q4_0, BOTH, MIXED, NARROW},
+                              {64, 4, 2, AG_F16, AG_F16, PLAIN, FLOATS, NARROW}};
 
 static const variant all[] = {
     /* groups */
@@ -136,6 +138,14 @@ static const variant all[] = {
     {64, 4, 2, AG_F16, AG_F16, PLAIN, MIXED, NARROW},
     {64, 4, 2, AG_F16, AG_F16, PLAIN, MIXED, WIDE},
     {128, 3, 2, AG_Q8_0, AG_Q4_0, BOTH, MIXED, NARROW},
+    {64, 4, 2, AG_F16, AG_F16, PLAIN, AG_BF16, NARROW},
+    {64, 4, 2, AG_F16, AG_F16, PLAIN, AG_BF16, WIDE},
+    {64, 4, 2, AG_F16, AG_F16, PLAIN, AG_BF16, ODD},
+    {128, 3, 2, AG_Q8_0, AG_Q4_0, BOTH, AG_BF16, NARROW},
+    {64, 4, 2, AG_F16, AG_F16, PLAIN, AG_F16, NARROW},
+    {64, 4, 2, AG_F16, AG_F16, PLAIN, AG_F16, WIDE},
+    {64, 4, 2, AG_F16, AG_F16, PLAIN, AG_F16, ODD},
+    {64, 4, 2, AG_F16, AG_F16, PLAIN, FLOATS, NARROW},
 };
 
 static ag_backend *be;
@@ -154,6 +164,17 @@ static const ag_tensor_type mixed[] = {
     {"blk.1.attn_v", AG_MXFP4},  {"blk.1.attn_out", AG_Q3_K}, {"blk.1.ffn_gate", AG_Q5_0},
     {"blk.1.ffn_up", AG_Q5_1},   {"blk.1.ffn_down", AG_Q2_K}, {"output", AG_Q4_1},
 };
+
+/* Products of quantised and of float weights, of both kinds one after the other. */
+static const ag_tensor_type floats[] = {
+    {"blk.0.attn_q", AG_BF16},   {"blk.0.attn_k", AG_F16},    {"blk.0.attn_v", AG_BF16},
+    {"blk.0.attn_out", AG_F16},  {"blk.0.ffn_gate", AG_F16},  {"blk.0.ffn_up", AG_F16},
+    {"blk.0.ffn_down", AG_Q6_K}, {"blk.1.attn_q", AG_Q8_0},   {"blk.1.attn_k", AG_Q4_K},
+    {"blk.1.attn_v", AG_MXFP4},  {"blk.1.attn_out", AG_Q3_K}, {"blk.1.ffn_gate", AG_Q5_0},
+    {"blk.1.ffn_up", AG_Q5_1},   {"blk.1.ffn_down", AG_BF16}, {"output", AG_F16},
+};
+
+static bool is_one_type(const variant *v) { return v->weights < AG_DTYPE_COUNT; }
 
 /* Quantised activations against floats, through two layers of noise. */
 static const double close_logits = 0.05;
@@ -186,9 +207,9 @@ static void make_model(const variant *v) {
     spec.ropes[0].attention_factor = 1.1875f;
     spec.kinds[0].qkv_bias = spec.kinds[0].out_bias = has_biases(v);
     ag_model_params params = ag_model_defaults();
-    params.weights = v->weights && v->weights != MIXED ? v->weights : AG_Q4_0;
-    params.tensor_types = v->weights == MIXED ? mixed : NULL;
-    params.n_tensor_types = v->weights == MIXED ? sizeof mixed / sizeof mixed[0] : 0;
+    params.weights = v->weights && is_one_type(v) ? v->weights : AG_Q4_0;
+    params.tensor_types = is_one_type(v) ? NULL : v->weights == MIXED ? mixed : floats;
+    params.n_tensor_types = is_one_type(v) ? 0 : sizeof mixed / sizeof mixed[0];
     ag_error err;
     if (ag_model_random(be, &spec, &params, &model, &err) != AG_OK) fail_msg("%s", err.msg);
     for (uint32_t l = 0; has_biases(v) && l < layers[v->columns]; l++) {
@@ -296,12 +317,18 @@ static void add_biases(layer_state *s) {
 static void take_boxes(layer_state *s) {
     const ag_cl_token *token = newest_token(be);
     const size_t n = (size_t)(s->n_heads + 2 * s->v->n_kv) * s->v->head_dim;
-    const size_t n_blocks = (size_t)s->n_heads * s->v->head_dim / AG_QK;
-    packet *p = ag_calloc(n + n_blocks * 10, sizeof *p);
+    const size_t n_out = (size_t)s->n_heads * s->v->head_dim, n_blocks = n_out / AG_QK;
+    packet *p = ag_calloc(n + n_out, sizeof *p);
     assert_non_null(p);
     download(p, token->store, token->at.qkv, n * sizeof *p);
     for (size_t i = 0; i < n; i++) s->q[i] = as_float(p[i].data);
     if (has_biases(s->v)) add_biases(s);
+    if (s->v->weights == AG_F16 || s->v->weights == AG_BF16) {
+        download(p, token->store, token->at.out, n_out * sizeof *p);
+        for (size_t i = 0; i < n_out; i++) s->out[i] = as_float(p[i].data);
+        ag_free(p);
+        return;
+    }
     download(p, token->store, token->at.out, n_blocks * 10 * sizeof *p);
     for (size_t b = 0; b < n_blocks; b++) {
         s->step[b] = as_float(p[b * 10 + 8].data);
@@ -462,7 +489,9 @@ static void name_variant(const variant *v, char *out, size_t cap) {
     snprintf(out, cap, "heads of %u, %u to a KV head, keys %s%s, values %s%s, weights %s%s",
              v->head_dim, v->group, ag_dtype_name(v->k_type), is_rotated(v) ? " rotated" : "",
              ag_dtype_name(v->v_type), has_biases(v) ? ", biases" : "",
-             v->weights == MIXED ? "mixed" : ag_dtype_name(v->weights ? v->weights : AG_Q4_0),
+             v->weights == MIXED    ? "mixed"
+             : v->weights == FLOATS ? "mixed with floats"
+                                    : ag_dtype_name(v->weights ? v->weights : AG_Q4_0),
              columns[v->columns]);
 }
 

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-static uint32_t most_columns(const ag_cl_token_shape *s) {
+uint32_t ag_cl_token_columns(const ag_cl_token_shape *s) {
     uint32_t k = s->dim > s->q_dim ? s->dim : s->q_dim;
     return k > s->ffn_dim ? k : s->ffn_dim;
 }
@@ -28,7 +28,7 @@ static const char *row_option(const ag_cl_token_shape *s) {
  * handles all kinds and types, because compiling costs more than branches. */
 static void type_options(const ag_cl_backend *cl, const ag_cl_token_shape *s, char *out,
                          size_t cap) {
-    const uint32_t all = cl->device.is_nvidia ? 0 : AG_CL_TOKEN_TYPES;
+    const uint32_t all = cl->device.is_nvidia ? 0 : AG_CL_TOKEN_BLOCKS;
     snprintf(out, cap,
              "-DSPLIT_TYPES=%u -DPAIR_TYPES=%u -DROW_TYPES=%u -DLONG_TYPES=%u -DLOGIT_TYPES=%u",
              (unsigned)(s->split_types | all), (unsigned)(s->pair_types | all),
@@ -42,10 +42,10 @@ static ag_status begin_token(ag_cl_backend *cl, const ag_cl_token_shape *s, ag_c
     snprintf(options, sizeof options,
              "-DLOCAL=%zu -DHEAD_DIM=%u -DGROUP=%u -DMAX_K=%u -DK_TYPE=%u -DV_TYPE=%u -DPIECE=%u "
              "%s %s%s%s%s",
-             items_of(cl), (unsigned)s->head_dim, (unsigned)s->group, (unsigned)most_columns(s),
-             (unsigned)s->k_type, (unsigned)s->v_type, (unsigned)s->piece, types, row_option(s),
-             s->has_windows ? " -DWINDOW=1" : "", s->has_qk_norms ? " -DQK_NORM=1" : "",
-             s->is_gelu ? " -DGELU=1" : "");
+             items_of(cl), (unsigned)s->head_dim, (unsigned)s->group,
+             (unsigned)ag_cl_token_columns(s), (unsigned)s->k_type, (unsigned)s->v_type,
+             (unsigned)s->piece, types, row_option(s), s->has_windows ? " -DWINDOW=1" : "",
+             s->has_qk_norms ? " -DQK_NORM=1" : "", s->is_gelu ? " -DGELU=1" : "");
     return ag_cl_begin(l, cl, "token.cl", "token", options);
 }
 

@@ -18,7 +18,7 @@ typedef struct ag_cl_token_shape {
     /* Compile-time options: windows, norms of heads, GELU instead of SiLU. */
     uint32_t has_windows, has_qk_norms, is_gelu;
     uint32_t select; /* 1: return the best logits */
-    /* Sets of AG_CL_TOKEN_TYPES: for q, k and v; gate and up; products added to the stream, with
+    /* Sets of weight types: for q, k and v; gate and up; products added to the stream, with
      * few and with many columns; logits. */
     uint32_t split_types, pair_types, row_types, long_types, logit_types;
 } ag_cl_token_shape;
@@ -33,17 +33,19 @@ typedef struct ag_cl_token_layout {
     size_t mailbox_bytes; /* bytes up to the start of the result: one upload for each token */
     size_t stages;
     size_t blocks;         /* [n_layers][n_kv][max_blocks] addresses */
-    size_t qkv, out, gate; /* mailboxes; blocks of 10 packets in the last two */
+    size_t qkv, out, gate; /* mailboxes; blocks of 10 packets, or floats, in the last two */
     size_t partial;        /* mailbox: partial results of a head's pieces */
     size_t maxima;         /* mailbox: largest logits */
     size_t bytes;
 } ag_cl_token_layout;
 
-/* Weight types that kernels/token_weights.cl can multiply: bit n for ag_dtype n. */
+/* Weight types that kernels/token_weights.cl can multiply, with x in blocks and in floats: bit n
+ * for ag_dtype n. */
 enum {
-    AG_CL_TOKEN_TYPES = 1 << AG_Q4_0 | 1 << AG_Q4_1 | 1 << AG_Q5_0 | 1 << AG_Q5_1 | 1 << AG_Q8_0 |
-                        1 << AG_Q2_K | 1 << AG_Q3_K | 1 << AG_Q4_K | 1 << AG_Q5_K | 1 << AG_Q6_K |
-                        1 << AG_IQ4_NL | 1 << AG_MXFP4
+    AG_CL_TOKEN_FLOATS = 1 << AG_F16 | 1 << AG_BF16,
+    AG_CL_TOKEN_BLOCKS = 1 << AG_Q4_0 | 1 << AG_Q4_1 | 1 << AG_Q5_0 | 1 << AG_Q5_1 | 1 << AG_Q8_0 |
+                         1 << AG_Q2_K | 1 << AG_Q3_K | 1 << AG_Q4_K | 1 << AG_Q5_K | 1 << AG_Q6_K |
+                         1 << AG_IQ4_NL | 1 << AG_MXFP4
 };
 enum { AG_CL_TOKEN_ITEMS = 256, AG_CL_TOKEN_ITEMS_CPU = 4 };
 
@@ -69,6 +71,8 @@ bool ag_cl_token_allowed(const ag_cl_backend *cl, const ag_step *step);
  * tries every device (with one work-group on processors) and every shape that the kernel supports.
  */
 bool ag_cl_token_fits(const ag_cl_backend *cl, const ag_step *step, ag_cl_token_shape *shape);
+/* Returns the columns of the widest weight. */
+uint32_t ag_cl_token_columns(const ag_cl_token_shape *s);
 /* Runs a step of a session of token->shape. Writes false to *taken if the device cannot run it. */
 ag_status ag_cl_token_step(ag_cl_backend *cl, ag_cl_token *token, const ag_step *step, bool *taken);
 

@@ -21,6 +21,8 @@ static ag_cl_token_layout layout_mailbox(const ag_cl_token_shape *s) {
     const size_t layers = s->n_layers;
     const size_t pieces = s->n_groups / s->n_kv ? s->n_groups / s->n_kv : 1;
     const size_t of_piece = (size_t)s->group * (s->head_dim + 2) * PACKET;
+    const bool floats = (s->row_types | s->long_types) & AG_CL_TOKEN_FLOATS;
+    const size_t of_block = (floats ? (size_t)AG_QK : BLOCK_PACKETS) * PACKET;
     ag_cl_token_layout at = {0};
     size_t end = 0;
     at.stream = reserve_bytes(&end, (size_t)s->dim * PACKET);
@@ -32,8 +34,8 @@ static ag_cl_token_layout layout_mailbox(const ag_cl_token_shape *s) {
     at.stages = reserve_bytes(&end, ag_cl_token_max_stages(s) * sizeof(ag_cl_token_stage));
     at.blocks = reserve_bytes(&end, layers * s->n_kv * s->max_blocks * sizeof(cl_ulong));
     at.qkv = reserve_bytes(&end, ((size_t)s->q_dim + 2 * (size_t)s->kv_dim) * PACKET);
-    at.out = reserve_bytes(&end, (size_t)s->q_dim / AG_QK * BLOCK_PACKETS * PACKET);
-    at.gate = reserve_bytes(&end, (size_t)s->ffn_dim / AG_QK * BLOCK_PACKETS * PACKET);
+    at.out = reserve_bytes(&end, s->q_dim / AG_QK * of_block);
+    at.gate = reserve_bytes(&end, s->ffn_dim / AG_QK * of_block);
     at.partial = reserve_bytes(&end, s->n_kv * pieces * of_piece);
     at.maxima = reserve_bytes(&end, (size_t)AG_CL_TOKEN_MAXIMA * PACKET);
     at.bytes = end;

@@ -12,8 +12,14 @@
 static bool is_weight(const ag_tensor *w, uint32_t n, uint32_t k, uint32_t *types) {
     const uint32_t type = UINT32_C(1) << w->dtype;
     *types |= type;
-    return type & AG_CL_TOKEN_TYPES && w->layout == AG_CL_LAYOUT_PREPARED &&
+    return type & (AG_CL_TOKEN_BLOCKS | AG_CL_TOKEN_FLOATS) && w->layout == AG_CL_LAYOUT_PREPARED &&
            ag_shape_rows(&w->shape) == n && ag_shape_cols(&w->shape) == k && k % AG_QK == 0;
+}
+
+/* Adds the types of a stage's weights to *set. Returns whether all need x in the same form. */
+static bool add_types(uint32_t types, uint32_t *set) {
+    *set |= types;
+    return !(types & AG_CL_TOKEN_FLOATS) || !(types & AG_CL_TOKEN_BLOCKS);
 }
 
 /* Returns whether w is a supported weight of a product added to the stream. */
@@ -39,10 +45,24 @@ static bool is_size(const ag_cl_token_shape *s) {
            s->q_dim <= MAX_COLUMNS && s->ffn_dim <= MAX_COLUMNS;
 }
 
+static bool has_floats(const ag_cl_token_shape *s) {
+    const uint32_t types =
+        s->split_types | s->pair_types | s->row_types | s->long_types | s->logit_types;
+    return types & AG_CL_TOKEN_FLOATS;
+}
+
+/* Returns whether local memory has x in floats, rounded up to segments as in token_product.cl. */
+static bool fits_floats(const ag_cl_backend *cl, const ag_cl_token_shape *s) {
+    enum { SEGMENTS = 8192 };
+    const uint32_t k = ag_cl_token_columns(s);
+    return ag_cl_items(k, SEGMENTS) * sizeof(float) <= cl->mma_local;
+}
+
 /* Extend this when more was tested on a GPU. tests/unit/test_opencl_token_shapes.c lists the tested
  * groups, types, biases and rotations, though not all combinations. */
 bool ag_cl_token_has_run(const ag_cl_token_shape *s) {
     static const uint32_t sizes[] = {32, 64, 80, 96, 128};
+    if (has_floats(s)) return false;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         if (s->head_dim == sizes[i]) return true;
     }
@@ -88,18 +108,21 @@ static bool is_op(const ag_step *step, const ag_op *op, ag_cl_token_shape *s) {
 /* Returns whether the weights of a stage's products are supported. */
 static bool is_stage(const ag_step *step, const ag_stage *stage, ag_cl_token_shape *s) {
     const ag_op *first = &step->program->ops[stage->first], *normed = first + 1;
+    uint32_t types = 0;
     switch (stage->pattern) {
     case AG_STAGE_ATTENTION:
         return true;
     case AG_STAGE_ADDED:
         return is_branch(weight_of(step, first, 0), step->program->values[first->in[0]].cols, s);
     case AG_STAGE_NORMED:
-        return is_weight(weight_of(step, normed, 0), s->q_dim, s->dim, &s->split_types) &&
-               is_weight(weight_of(step, normed, 1), s->kv_dim, s->dim, &s->split_types) &&
-               is_weight(weight_of(step, normed, 2), s->kv_dim, s->dim, &s->split_types);
+        return is_weight(weight_of(step, normed, 0), s->q_dim, s->dim, &types) &&
+               is_weight(weight_of(step, normed, 1), s->kv_dim, s->dim, &types) &&
+               is_weight(weight_of(step, normed, 2), s->kv_dim, s->dim, &types) &&
+               add_types(types, &s->split_types);
     case AG_STAGE_GATED:
-        return is_weight(weight_of(step, normed, 0), s->ffn_dim, s->dim, &s->pair_types) &&
-               is_weight(weight_of(step, normed, 1), s->ffn_dim, s->dim, &s->pair_types);
+        return is_weight(weight_of(step, normed, 0), s->ffn_dim, s->dim, &types) &&
+               is_weight(weight_of(step, normed, 1), s->ffn_dim, s->dim, &types) &&
+               add_types(types, &s->pair_types);
     case AG_STAGE_LOGITS:
         return is_weight(weight_of(step, normed, 0), s->n_vocab, s->dim, &s->logit_types);
     }
@@ -152,6 +175,7 @@ bool ag_cl_token_shape_of(const ag_cl_backend *cl, const ag_step *step, ag_cl_to
     for (uint32_t i = 0; i < p->n_stages; i++) {
         if (!is_stage(step, &p->stages[i], &s)) return false;
     }
+    if (has_floats(&s) && !fits_floats(cl, &s)) return false;
     ag_cl_token_shape_now(step, &s);
     *out = s;
     return true;
@@ -285,6 +309,8 @@ static ag_status add_attention(writer *w, const ag_stage *stage) {
 static ag_status add_added(writer *w, const ag_stage *stage, size_t in) {
     const ag_op *product = &w->step->program->ops[stage->first], *bias = product + 1;
     ag_cl_token_stage *s;
+    const bool floats = AG_CL_TOKEN_FLOATS >> weight_of(w->step, product, 0)->dtype & 1;
+    w->token->stages[w->n - 1].sends_floats = floats;
     AG_TRY(add_product(w, AG_CL_ADDED, product, in, mailbox(w, w->token->at.stream), &s));
     if (bias->code != AG_OP_BIAS) return AG_OK;
     return tensor_address(w, weight_of(w->step, bias, 0), &s->extra[0]);

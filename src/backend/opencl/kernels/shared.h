@@ -40,9 +40,9 @@ typedef struct ag_cl_token_stage {
     ag_cl_u32 end1, end2; /* first rows of the second and the third weight */
     ag_cl_u32 window;     /* ATTENTION: newest positions that are visible; 0: all */
     ag_cl_u32 types[AG_CL_TOKEN_WEIGHTS]; /* ag_dtype of each weight */
-    ag_cl_u32 pad;
-    ag_cl_u64 norm;    /* weights of the norm before the product; 0: none */
-    ag_cl_u64 in, out; /* mailboxes of packets; LOGITS: out has floats */
+    ag_cl_u32 sends_floats; /* in place of blocks, because the next weight is in F16 or BF16 */
+    ag_cl_u64 norm;         /* weights of the norm before the product; 0: none */
+    ag_cl_u64 in, out;      /* mailboxes of packets; LOGITS: out has floats */
     /* ADDED: a bias. ATTENTION: biases of q, k and v, norms of queries and keys; 0: none. LOGITS:
      * the mailbox of maxima and the result. SELECT: the request and the result. */
     ag_cl_u64 extra[AG_CL_TOKEN_EXTRA];

@@ -15,20 +15,11 @@
 #ifndef ROW_UNITS
 #define ROW_UNITS 2
 #endif
-/* Sets of weight types, bit n for ag_dtype n: q, k and v; gate and up; products added to the stream
- * with at most AG_CL_TOKEN_LONG columns, and with more; logits. */
-#ifndef SPLIT_TYPES
-#define SPLIT_TYPES 32
-#define PAIR_TYPES 32
-#define ROW_TYPES 32
-#define LONG_TYPES 32
-#define LOGIT_TYPES 32
-#endif
 #include "token_attention.cl"
 #include "token_select.cl"
 
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
-#define X_BYTES (X_BLOCKS * (32 + 8))
+#define X_BYTES (X_BLOCKS * (ALL_TYPES & FLOATS16 ? 128 : 32 + 8))
 #define SCRATCH_BYTES MAX(MAX(X_BYTES, ATTENTION_FLOATS * 4), AG_CL_TOKEN_MAXIMA * 4)
 /* A group computes at most 32 rows of gate and up at a time. */
 #define PAIR_UNITS (WARPS >= 32 ? 2 : 4)
@@ -104,6 +95,8 @@ token(ulong program_at, uint n_stages, uint first_tag, ulong aborted_at, ulong c
         OF_TYPE(Q6_K, kind, units, set)   \
         OF_TYPE(IQ4_NL, kind, units, set) \
         OF_TYPE(MXFP4, kind, units, set)  \
+        OF_TYPE(F16, kind, units, set)    \
+        OF_TYPE(BF16, kind, units, set)   \
     } while (0)
         else if (st->type == AG_CL_NORMED)
             PRODUCT(SPLIT, SPLIT_UNITS, SPLIT_TYPES);
@@ -119,7 +112,7 @@ token(ulong program_at, uint n_stages, uint first_tag, ulong aborted_at, ulong c
             if (st->type == AG_CL_GATED) kind = PAIRS, units = PAIR_UNITS;
             if (st->type == AG_CL_NORMED) kind = SPLIT, units = 2;
             if (st->type == AG_CL_LOGITS) kind = FLOATS, units = 4;
-            PRODUCT(kind, units, SPLIT_TYPES | PAIR_TYPES | LOGIT_TYPES | ROW_TYPES | LONG_TYPES);
+            PRODUCT(kind, units, ALL_TYPES);
         }
 #endif
 #undef PRODUCT

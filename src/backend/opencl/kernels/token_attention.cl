@@ -507,7 +507,7 @@ static inline void attention(const cache *c, __local const stage *st, attention_
     if (piece > 0) return;
     barrier(CLK_LOCAL_MEM_FENCE);
     const uint n = GROUP * HEAD_DIM / 32;
-    send_blocks(d.rows, n, st->out, head * n, out_tag, item);
+    send_blocks(d.rows, n, st->out, head * n, out_tag, item, sends_floats(st));
 }
 
 #endif

@@ -206,9 +206,15 @@ static inline float2 block_scale(float largest, float sum) {
 
 enum { BLOCK_PACKETS = 10 }; /* 8 of data, 2 of scale */
 
-/* Sends n blocks of values in local memory to `mailbox` as blocks first, first + 1, ... */
+/* Sends n blocks of values in local memory to `mailbox` as blocks first, first + 1, ..., or as
+ * floats. */
 static inline void send_blocks(__local const float *v, uint n, ulong mailbox, uint first, uint tag,
-                               uint item) {
+                               uint item, bool as_floats) {
+    if (as_floats) {
+        for (uint i = item; i < n * 32; i += LOCAL)
+            put(mailbox, first * 32 + i, as_uint(v[i]), tag);
+        return;
+    }
     for (uint i = item; i < n * 8; i += LOCAL) {
         __local const float *x = v + i / 8 * 32;
         float largest = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of token.cl: y = W x for weights in planes (token_weights.cl) and x in blocks of 8 bits.
+/* Products of token.cl: y = W x for weights in planes (token_weights.cl) and x in blocks of 8 bits,
+ * or in floats if W is in F16 or BF16.
  * A warp computes one or several rows at a time, in segments of SEG blocks. Weights do not depend
  * on x, so a warp loads its first batch before it waits for x, and the next batch before it
  * multiplies. */
@@ -17,6 +18,7 @@
 #define LONG_BLOCKS (4 * SEG)
 /* Blocks of x in local memory, rounded up to the widest batch. */
 #define X_BLOCKS ((MAX_K / 32 + LONG_BLOCKS - 1) / LONG_BLOCKS * LONG_BLOCKS)
+#define X_FOURS (X_BLOCKS * 4) /* even fours of x in floats */
 
 typedef ag_cl_token_stage stage;
 
@@ -25,10 +27,19 @@ typedef ag_cl_token_stage stage;
 #define BLOCK_LANES (WARP == 1 ? 1 : 8)
 #define LANE_WORDS (8 / BLOCK_LANES)
 
-/* Receives the stream, multiplies it by the norm's weights, rounds it to blocks, and sums its
- * squares. */
-static inline void take_normed(input x, __local const stage *st, uint tag, uint item,
-                               volatile __global uint *aborted) {
+/* Return whether a stage receives, or sends, floats in place of blocks. */
+static inline bool sends_floats(__local const stage *st) {
+    return (ROW_TYPES | LONG_TYPES) & FLOATS16 && st->sends_floats;
+}
+
+static inline bool takes_floats(const uint types, __local const stage *st) {
+    return is_of(FLOATS16, types, st->types[0]);
+}
+
+/* Receives values, multiplies them by the norm's weights if there is a norm, rounds them to blocks
+ * if the weights are quantised, and sums their squares. */
+static inline void take_values(input x, const uint types, __local const stage *st, uint tag,
+                               uint item, volatile __global uint *aborted) {
     float square = 0;
     const uint sub = item % BLOCK_LANES * LANE_WORDS, n = st->k / 32, stride = LOCAL / BLOCK_LANES;
     const uint beside = item % WARP / BLOCK_LANES; /* index of the block in the warp */
@@ -43,7 +54,8 @@ static inline void take_normed(input x, __local const stage *st, uint tag, uint 
         for (int u = 0; u < 2; u++) UNROLL
         for (int i = 0; i < LANE_WORDS; i++) {
             const uint at = min(b0 + u * stride, n - 1) * 32 + (sub + i) * 4;
-            w[u][i] = as_float4(load_stream(norm + at * 4));
+            w[u][i] =
+                norm || !(types & FLOATS16) ? as_float4(load_stream(norm + at * 4)) : (float4)(1);
             UNROLL
             for (uint j = 0; j < 2; j++) {
                 const uint pair = (u * LANE_WORDS + i) * 2 + j;
@@ -66,7 +78,11 @@ static inline void take_normed(input x, __local const stage *st, uint tag, uint 
                 if (b < n) square += dot(t, t);
                 v[i] = t * w[u][i];
                 largest = fmax(largest, most4(v[i]));
+                const uint four = b * 8 + sub + i;
+                if (takes_floats(types, st) && b < n)
+                    floats_of(x)[four % 2 * X_FOURS + four / 2] = v[i];
             }
+            if (takes_floats(types, st)) continue;
             for (int m = BLOCK_LANES / 2; m > 0; m /= 2)
                 largest = fmax(largest, shuffle_xor(largest, m));
             const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
@@ -148,7 +164,7 @@ typedef struct schedule {
 
 /* Returns whether loading two batches ahead is faster: measured on an H200. */
 static inline bool two_ahead(const int kind, const uint types) {
-    const uint wide = SET_OF(TYPE_Q6_K) | SET_OF(TYPE_Q8_0);
+    const uint wide = SET_OF(TYPE_Q6_K) | SET_OF(TYPE_Q8_0) | FLOATS16;
     if (kind == PAIRS) return !(types & (WITH_QH | wide));
     return kind == FLOATS && !(types & wide);
 }
@@ -180,6 +196,18 @@ static inline void multiply(float acc[MAX_UNITS], const batch *b, const int kind
                             const uint types, __local const stage *st, const schedule *p,
                             const cursor *c, input x) {
     const bool shares_x = is_one(types) && kind != LONG;
+    if (takes_floats(types, st)) {
+        const bool is_half = is_of(SET_OF(TYPE_F16), types, st->types[0]);
+        UNROLL
+        for (int i = 0; i < 8; i++) UNROLL
+        for (int j = 0; j < units; j++) {
+            const uint seg = kind == LONG ? c->seg + j : c->seg;
+            const uint eight = seg * 4 * SEG + i * WARP + p->lane;
+            acc[j] += dot_floats(b->levels[j * 8 + i], is_half, floats_of(x)[eight],
+                                 floats_of(x)[X_FOURS + eight]);
+        }
+        return;
+    }
     UNROLL
     for (int i = 0; i < 2; i++) {
         x_block v;
@@ -241,7 +269,8 @@ static inline void finish_pairs(const int units, const float acc[MAX_UNITS], flo
     }
     if (c->sub + 1 < p->subs) return;
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (c->chunk * 32 < p->rows) send_blocks(chunk, 1, st->out, c->chunk, tag, item);
+    if (c->chunk * 32 < p->rows)
+        send_blocks(chunk, 1, st->out, c->chunk, tag, item, sends_floats(st));
 }
 
 static inline void finish_rows(const int kind, const int units, const float acc[MAX_UNITS],
@@ -281,20 +310,21 @@ static inline void finish(const int kind, const int units, float acc[MAX_UNITS],
 
 /* ---- a stage ---- */
 
-/* Computes a stage's product. kind, units and types are constants, so that each call is
+/* Computes a stage's product. kind, max_units and types are constants, so that each call is
  * specialised. All warps of a group do the same number of rounds, since there are barriers inside.
  */
-static inline void product(const int kind, const int units, const uint types,
+static inline void product(const int kind, const int max_units, const uint types,
                            __local const stage *st, input x, __local float *gated, found *f,
                            uint in_tag, uint out_tag, float eps, uint group, uint n_groups,
                            uint item, volatile __global uint *aborted) {
+    const int units = types & FLOATS16 ? min(max_units, MAX_UNITS / 2) : max_units;
     const uint warp = item / WARP, a_warp = kind == PAIRS ? units / 2 : kind == LONG ? 1 : units;
     schedule p;
     p.rows = st->rows;
     p.k = st->k;
     p.n_blocks = p.k / 32;
     p.n_seg = (p.n_blocks + SEG - 1) / SEG;
-    p.seg_step = kind == LONG ? 4 : 1;
+    p.seg_step = kind == LONG ? units : 1;
     p.step = n_groups * WARPS;
     p.round = kind == PAIRS ? WARPS * a_warp : p.step * a_warp;
     p.subs = kind == PAIRS ? 32 / p.round : 1;
@@ -313,10 +343,15 @@ static inline void product(const int kind, const int units, const uint types,
         advance(&next, kind, &p);
         load_batch(&second, kind, units, types, st, &p, &next);
     }
-    if (st->norm) take_normed(x, st, in_tag, item, aborted);
+    if (st->norm || takes_floats(types, st)) take_values(x, types, st, in_tag, item, aborted);
     else take_blocks(x, st, in_tag, item, aborted);
-    for (uint b = p.n_blocks + item; b < per_row * p.seg_step * SEG; b += LOCAL)
-        x.scales[b] = (float2)(0, 0);
+    const uint end = per_row * p.seg_step * SEG; /* blocks with zeros behind the row */
+    if (takes_floats(types, st)) {
+        for (uint i = p.n_blocks * 8 + item; i < end * 8; i += LOCAL)
+            floats_of(x)[i % 2 * X_FOURS + i / 2] = (float4)(0);
+    } else {
+        for (uint b = p.n_blocks + item; b < end; b += LOCAL) x.scales[b] = (float2)(0, 0);
+    }
     barrier(CLK_LOCAL_MEM_FENCE);
     const float factor = st->norm ? norm_factor(x, p.k, eps) : 1.0f;
     float acc[MAX_UNITS] = {0, 0, 0, 0};

@@ -14,12 +14,23 @@
 #ifndef ROWS_OF
 #define ROWS_OF 1 /* the blocks of every weight's rows are a multiple of this */
 #endif
+/* Sets of weight types, bit n for ag_dtype n: q, k and v; gate and up; products added to the stream
+ * with at most AG_CL_TOKEN_LONG columns, and with more; logits. */
+#ifndef SPLIT_TYPES
+#define SPLIT_TYPES 32
+#define PAIR_TYPES 32
+#define ROW_TYPES 32
+#define LONG_TYPES 32
+#define LOGIT_TYPES 32
+#endif
+#define ALL_TYPES (SPLIT_TYPES | PAIR_TYPES | ROW_TYPES | LONG_TYPES | LOGIT_TYPES)
 #define SEG (2 * WARP)
 
 typedef ag_cl_token_weight weight;
 
 /* A unit is lane l's part of one segment of one row: blocks l and l + WARP, with factors in pairs
- * of blocks. For Q8_0 it is four halves of blocks: l, l + WARP, ... */
+ * of blocks. For Q8_0 it is four halves of blocks: l, l + WARP, ..., for F16 and BF16 eight
+ * quarters, and a batch has half of the units. */
 enum { MAX_UNITS = 4 };
 typedef struct batch {
     uint4 levels[4 * MAX_UNITS];
@@ -34,8 +45,9 @@ typedef struct batch {
 #define TWOS (SET_OF(TYPE_Q2_K) | SET_OF(TYPE_Q3_K)) /* two bits instead of nibbles */
 #define WITH_QH (SET_OF(TYPE_Q5_0) | SET_OF(TYPE_Q5_1) | SET_OF(TYPE_Q5_K))
 #define TABLES (SET_OF(TYPE_IQ4_NL) | SET_OF(TYPE_MXFP4))
-#define BASES (SET_OF(TYPE_Q4_1) | SET_OF(TYPE_Q5_1)) /* F16 m with the scale */
-#define PARTS (SET_OF(TYPE_Q4_K) | SET_OF(TYPE_Q5_K)) /* bytes sc and m of a block */
+#define BASES (SET_OF(TYPE_Q4_1) | SET_OF(TYPE_Q5_1))   /* F16 m with the scale */
+#define PARTS (SET_OF(TYPE_Q4_K) | SET_OF(TYPE_Q5_K))   /* bytes sc and m of a block */
+#define FLOATS16 (SET_OF(TYPE_F16) | SET_OF(TYPE_BF16)) /* x stays in floats */
 
 /* Types whose halves of a block have separate factors, which need sums of x for each half. */
 #define HALVES (TWOS | SET_OF(TYPE_Q6_K))
@@ -102,6 +114,14 @@ static inline void load_unit(batch *b, int j, const uint types, uint type, __loc
     const bool bytes = is_of(SET_OF(TYPE_Q8_0), types, type);
     const uint first = seg * SEG + lane, pair = seg * WARP + lane;
     const ulong before = (ulong)row * n; /* blocks before the row */
+    if (is_of(FLOATS16, types, type)) {
+        UNROLL
+        for (int i = 0; i < 8; i++) {
+            const uint quarter = inside(seg * 4 * SEG + lane + i * WARP, n * 4, is_complete);
+            b->levels[j * 8 + i] = load_stream(w->levels + (before * 4 + quarter) * 16);
+        }
+        return;
+    }
     UNROLL
     for (int i = 0; i < (bytes ? 4 : 0); i++) {
         const uint half_block = inside(seg * 2 * SEG + lane + i * WARP, n * 2, is_complete);
@@ -135,6 +155,9 @@ typedef struct input {
     __local float2 *scales; /* [X_BLOCKS] */
     __local float *squares; /* [WARPS] */
 } input;
+
+/* Returns [2][X_FOURS] even and odd fours of x in floats, in place of blocks. */
+static inline __local float4 *floats_of(input x) { return (__local float4 *)x.quants; }
 
 typedef struct x_block {
     uint4 low, high;
@@ -256,6 +279,18 @@ static inline float dot_halves(const batch *b, int j, int i, const uint types, u
         q = dot_raised(w >> 4, high.y, 0, 2, x.high) - 32 * x.sums.y;
     }
     return d * (x.scale.x * (float)(p * (char)(part & 255) + q * (char)(part >> 8)));
+}
+
+/* Returns the product of eight values in 16 bits with x. */
+static inline float dot_floats(uint4 w, const bool is_half, float4 low, float4 high) {
+    const ushort8 v = as_ushort8(w);
+    const float4 a = is_half ? (float4)(float_of_half(v.s0), float_of_half(v.s1),
+                                        float_of_half(v.s2), float_of_half(v.s3))
+                             : as_float4(convert_uint4(v.lo) << 16);
+    const float4 b = is_half ? (float4)(float_of_half(v.s4), float_of_half(v.s5),
+                                        float_of_half(v.s6), float_of_half(v.s7))
+                             : as_float4(convert_uint4(v.hi) << 16);
+    return dot(a, low) + dot(b, high);
 }
 
 /* Returns the product of the lane's block i of a unit with x. */
