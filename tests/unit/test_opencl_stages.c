@@ -94,7 +94,8 @@ static void fill(const ag_tensor *t, float low, float high) {
         fail_msg("%s", err.msg);
 }
 
-static ag_model *new_model(void (*give)(ag_model_spec *s), ag_dtype weights) {
+/* up: the type of one layer's `up`. */
+static ag_model *new_model(void (*give)(ag_model_spec *s), ag_dtype weights, ag_dtype up) {
     static ag_model_spec s;
     s = ag_spec_plain(HEADS, KV_HEADS, HEAD_DIM);
     s.vocab_size = VOCAB;
@@ -107,7 +108,10 @@ static ag_model *new_model(void (*give)(ag_model_spec *s), ag_dtype weights) {
     s.kind_of[1] = 1;
     if (give) give(&s);
     ag_model_params params = ag_model_defaults();
+    const ag_tensor_type types[] = {{"blk.0.ffn_up", up}};
     params.weights = weights;
+    params.tensor_types = types;
+    params.n_tensor_types = 1;
     ag_model *m;
     ag_error err;
     if (ag_model_random(be, &s, &params, &m, &err) != AG_OK) fail_msg("%s", err.msg);
@@ -173,23 +177,27 @@ static void programs_are_taken_or_left(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         printf("%s: ", cases[i].name);
-        ag_model *m = new_model(cases[i].give, AG_Q4_0);
+        ag_model *m = new_model(cases[i].give, AG_Q4_0, AG_Q4_0);
         run(m, cases[i].n, cases[i].n == TOKENS ? TOKENS : FEW + 1);
         ag_model_destroy(m);
     }
 }
 
-static void weights_that_are_no_blocks_are_left(void **state) {
+/* Products with F32 weights, and with float and quantised weights of one input. */
+static void other_weights_are_left(void **state) {
     (void)state;
-    ag_model *m = new_model(NULL, AG_F16);
-    run(m, 0, 2);
-    ag_model_destroy(m);
+    static const ag_dtype types[][2] = {{AG_F32, AG_F32}, {AG_Q4_0, AG_BF16}, {AG_F16, AG_Q8_0}};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        ag_model *m = new_model(NULL, types[i][0], types[i][1]);
+        run(m, 0, 2);
+        ag_model_destroy(m);
+    }
 }
 
 /* An entry of one session is not used for another that has its addresses. */
 static void session_at_a_reused_address_gets_a_new_entry(void **state) {
     (void)state;
-    ag_model *m = new_model(all_of_them, AG_Q4_0);
+    ag_model *m = new_model(all_of_them, AG_Q4_0, AG_Q4_0);
     static const ag_dtype types[] = {AG_F16, AG_Q8_0, AG_F16, AG_F32};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         ag_session_params p = ag_session_defaults();
@@ -210,7 +218,7 @@ static void session_at_a_reused_address_gets_a_new_entry(void **state) {
 static void more_sessions_than_entries_take_turns(void **state) {
     (void)state;
     enum { SESSIONS = AG_CL_STEP_ENTRIES + 1 };
-    ag_model *m = new_model(NULL, AG_Q4_0);
+    ag_model *m = new_model(NULL, AG_Q4_0, AG_Q4_0);
     ag_session *whole[SESSIONS], *parts = new_session(m, NULL);
     for (int i = 0; i < SESSIONS; i++) whole[i] = new_session(m, NULL);
     for (int t = 0; t < 3; t++) {
@@ -230,7 +238,7 @@ int main(void) {
     if (!be) return EXIT_SKIPPED;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(programs_are_taken_or_left),
-        cmocka_unit_test(weights_that_are_no_blocks_are_left),
+        cmocka_unit_test(other_weights_are_left),
         cmocka_unit_test(session_at_a_reused_address_gets_a_new_entry),
         cmocka_unit_test(more_sessions_than_entries_take_turns),
     };
