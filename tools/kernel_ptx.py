@@ -94,6 +94,7 @@ def list_variants():
     # f16, bf16, q4_0, q8_0, q4_k, q6_k
     for number in 1, 2, FIRST_BLOCKS, FIRST_BLOCKS + 2, FIRST_BLOCKS + 7, FIRST_BLOCKS + 9:
         variants.append(("token", token_options(1 << number), 80))
+    variants.append(("token", token_options(1 << FIRST_BLOCKS, "-DSCORES=1"), 80))
     all_types = (1 << len(TYPES)) - 1 << FIRST_BLOCKS | 6
     variants.append(("token", token_options(all_types, "-DWINDOW=1 -DQK_NORM=1 -DGELU=1"), 80))
     return variants

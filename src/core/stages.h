@@ -34,14 +34,16 @@ typedef struct ag_step {
     const ag_program *program;
     const ag_bound_weight *weights; /* [program->n_weights] from ag_prepare_weight() */
     ag_tensor (*inv_freq)[2]; /* [tables] frequencies for short and for long texts, on the host */
-    const ag_kv_view *kv;     /* [caches] before the token; the block of its slot exists */
-    const float *embedding;   /* [dim] the token's row, on the host */
-    uint32_t position;        /* logical */
-    bool is_long;             /* uses the frequencies for long texts */
-    bool hadamard;            /* also rotates queries and keys by core/hadamard.h */
-    ag_tensor *logits;        /* [1, n_vocab] F32 */
-    float *host_logits;       /* [n_vocab] a copy on the host; NULL: none */
-    ag_top_k *top;            /* the request of a sampler; NULL: none */
+    /* [caches] the views before the token, where the block of its slot exists, and where its
+     * attention weights are added, in the backend's memory */
+    const ag_attention_seq *seqs;
+    const float *embedding; /* [dim] the token's row, on the host */
+    uint32_t position;      /* logical */
+    bool is_long;           /* uses the frequencies for long texts */
+    bool hadamard;          /* also rotates queries and keys by core/hadamard.h */
+    ag_tensor *logits;      /* [1, n_vocab] F32 */
+    float *host_logits;     /* [n_vocab] a copy on the host; NULL: none */
+    ag_top_k *top;          /* the request of a sampler; NULL: none */
 } ag_step;
 
 #endif

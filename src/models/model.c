@@ -317,8 +317,9 @@ static ag_status find_stages(ag_model *m, ag_error *err) {
     if (!m->backend->ops->run_program) return AG_OK;
     AG_TRY(ag_find_stages(p, err));
     if (ag_has_stages(p)) {
-        m->views = ag_calloc(p->n_attend, sizeof *m->views);
-        return m->views ? AG_OK : AG_FAIL(err, NOMEM, "caches of a step of %u layers", p->n_layers);
+        m->step_seqs = ag_calloc(p->n_attend, sizeof *m->step_seqs);
+        return m->step_seqs ? AG_OK
+                            : AG_FAIL(err, NOMEM, "caches of a step of %u layers", p->n_layers);
     }
     char line[256];
     (void)ag_program_line(p, p->n_in_stages, NULL, line, sizeof line);
@@ -359,7 +360,7 @@ void ag_model_destroy(ag_model *m) {
     ag_free(m->growth);
     ag_buffer_release(&m->logit_rows_owner);
     ag_free(m->logit_row_users);
-    ag_free(m->views);
+    ag_free(m->step_seqs);
     ag_model_weights_release(&m->weights);
     ag_embedding_close(&m->embedding);
     ag_embedding_close(&m->layer_inputs);

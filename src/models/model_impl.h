@@ -44,7 +44,7 @@ struct ag_model {
     struct ag_session **logit_row_users;
     /* Owned; [program->n_attend]: caches of ag_model_device_step(). NULL: the backend cannot run
      * the program as a whole. */
-    ag_kv_view *views;
+    ag_attention_seq *step_seqs;
 };
 
 /* Makes a model with random weights for any description. ag_model_synthetic() does so for named

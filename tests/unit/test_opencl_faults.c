@@ -339,6 +339,8 @@ static ag_model *model_of_one_layer(void) {
     return model;
 }
 
+static const char *policy_of_steps; /* NULL: none */
+
 /* After n tokens, all by operations. */
 static ag_session *session_of(ag_model *model, int32_t first_id, size_t n) {
     int32_t ids[EDGE];
@@ -346,7 +348,12 @@ static ag_session *session_of(ag_model *model, int32_t first_id, size_t n) {
     ag_session *s;
     for (size_t i = 0; i < n; i++) ids[i] = (int32_t)(i + (size_t)first_id) % 500;
     ag_cl_of(shared_backend)->switches.token = AG_CL_OFF;
-    if (ag_session_create(model, NULL, &s, &err) != AG_OK) fail_msg("%s", err.msg);
+    ag_session_params p = ag_session_defaults();
+    if (policy_of_steps) {
+        p.eviction.policy = ag_eviction_policy_find(policy_of_steps);
+        p.eviction.budget_tokens = 2 * EDGE;
+    }
+    if (ag_session_create(model, &p, &s, &err) != AG_OK) fail_msg("%s", err.msg);
     if (ag_session_prefill(s, ids, n, NULL, NULL, &err) != AG_OK) fail_msg("%s", err.msg);
     ag_cl_of(shared_backend)->switches.token = AG_CL_ON;
     return s;
@@ -374,8 +381,9 @@ static bool take_a_step_after_call_fails(ag_model *model, size_t n, const float 
     return failed;
 }
 
+/* state: a policy. With one, a second kernel adds attention weights to its sums. */
 static void single_launch_step_works_after_a_failed_one(void **state) {
-    (void)state;
+    policy_of_steps = *state;
     ag_model *model = model_of_one_layer();
     float want[512];
     size_t n = 1;
@@ -394,8 +402,11 @@ int main(int argc, char **argv) {
     const bool in_one_launch = argc > 1 && strcmp(argv[1], "token") == 0;
     const int unfit = open_forwarded(AG_FORWARDER, &forwarder, NULL);
     if (unfit) return unfit;
+    static char h2o[] = "h2o";
     const struct CMUnitTest token[] = {
         cmocka_unit_test_teardown(single_launch_step_works_after_a_failed_one, by_default),
+        {"single_launch_step_that_adds_weights", single_launch_step_works_after_a_failed_one, NULL,
+         by_default, h2o},
     };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(decoding_reads_once_per_token, by_operations, by_default),

@@ -20,7 +20,7 @@ void ag_cl_steps_sweep(ag_cl_backend *cl) {
 
 static bool is_of(const ag_cl_step_entry *e, const ag_step *step) {
     return e->used && e->program == step->program && e->logits == step->logits->buffer &&
-           e->logits_at == step->logits->offset && e->blocks == step->kv[0].blocks;
+           e->logits_at == step->logits->offset && e->blocks == step->seqs[0].kv.blocks;
 }
 
 /* Assigns the least recently used entry to the step's session. */
@@ -35,7 +35,7 @@ static ag_cl_step_entry *claim(ag_cl_backend *cl, const ag_step *step) {
     e->program = step->program;
     e->logits = step->logits->buffer;
     e->logits_at = step->logits->offset;
-    e->blocks = step->kv[0].blocks;
+    e->blocks = step->seqs[0].kv.blocks;
     ag_cl_buffer *logits = ag_cl_buffer_of(cl, e->logits);
     if (logits) logits->named_by |= UINT32_C(1) << oldest;
     return e;

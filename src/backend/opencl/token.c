@@ -36,17 +36,20 @@ static void type_options(const ag_cl_backend *cl, const ag_cl_token_shape *s, ch
              (unsigned)(s->logit_types | all));
 }
 
-static ag_status begin_token(ag_cl_backend *cl, const ag_cl_token_shape *s, ag_cl_launch *l) {
+static ag_status begin_kernel(ag_cl_backend *cl, const ag_cl_token *token, const char *kernel,
+                              ag_cl_launch *l) {
+    const ag_cl_token_shape *s = &token->shape;
     char options[384], types[160];
     type_options(cl, s, types, sizeof types);
     snprintf(options, sizeof options,
              "-DLOCAL=%zu -DHEAD_DIM=%u -DGROUP=%u -DMAX_K=%u -DK_TYPE=%u -DV_TYPE=%u -DPIECE=%u "
-             "%s %s%s%s%s",
+             "%s %s%s%s%s%s",
              items_of(cl), (unsigned)s->head_dim, (unsigned)s->group,
              (unsigned)ag_cl_token_columns(s), (unsigned)s->k_type, (unsigned)s->v_type,
              (unsigned)s->piece, types, row_option(s), s->has_windows ? " -DWINDOW=1" : "",
-             s->has_qk_norms ? " -DQK_NORM=1" : "", s->is_gelu ? " -DGELU=1" : "");
-    return ag_cl_begin(l, cl, "token.cl", "token", options);
+             s->has_qk_norms ? " -DQK_NORM=1" : "", s->is_gelu ? " -DGELU=1" : "",
+             token->scores ? " -DSCORES=1" : "");
+    return ag_cl_begin(l, cl, "token.cl", kernel, options);
 }
 
 static void set_arguments(ag_cl_launch *l, const ag_cl_token *token, const ag_step *step,
@@ -60,10 +63,11 @@ static void set_arguments(ag_cl_launch *l, const ag_cl_token *token, const ag_st
     ag_cl_arg_u64(l, token->address + at->blocks);
     ag_cl_arg_u64(l, token->address + at->n_slots);
     ag_cl_arg_u64(l, token->address + at->partial);
+    ag_cl_arg_u64(l, step->seqs[0].device_scores ? token->scores_address : 0);
     ag_cl_arg_u32(l, token->shape.n_kv);
     ag_cl_arg_u32(l, token->shape.max_blocks);
-    ag_cl_arg_u32(l, (uint32_t)step->kv[0].v_offset);
-    ag_cl_arg_u32(l, (uint32_t)step->kv[0].p_offset);
+    ag_cl_arg_u32(l, (uint32_t)step->seqs[0].kv.v_offset);
+    ag_cl_arg_u32(l, (uint32_t)step->seqs[0].kv.p_offset);
     ag_cl_arg_u32(l, step->position);
     ag_cl_arg_f32(l, step->program->attend[0].scale);
     ag_cl_arg_f32(l, step->program->ops[0].number);
@@ -82,6 +86,54 @@ static ag_status claim_tags(ag_cl_backend *cl, ag_cl_token *token, uint32_t *fir
     return AG_OK;
 }
 
+/* ---- sums of attention weights ---- */
+
+static ag_status reserve_scores(ag_cl_backend *cl, ag_cl_token *token, const ag_step *step) {
+    const ag_cl_token_shape *s = &token->shape;
+    const size_t rows = (size_t)s->n_layers * s->n_kv * s->group;
+    const size_t bytes = rows * ((size_t)s->max_blocks * AG_KV_BLOCK + 4) * sizeof(float);
+    if (!step->seqs[0].device_scores || token->scores) return AG_OK;
+    AG_TRY(
+        ag_memory_alloc(&cl->memory->base, bytes, AG_USAGE_SCRATCH, &token->scores, &cl->base.err));
+    return ag_cl_buffer_address(cl, token->scores, &token->scores_address);
+}
+
+static size_t layer_bytes(const ag_step *step) {
+    const ag_attention_seq *s = step->seqs;
+    return step->program->n_attend > 1 ? s[1].device_scores_at - s[0].device_scores_at : 0;
+}
+
+/* Returns whether every layer attends to all slots, and its sums follow those of the layer before.
+ * No GPU has run this yet. */
+static bool sums_allowed(const ag_cl_backend *cl, const ag_step *step) {
+    const ag_attention_seq *s = step->seqs;
+    if (cl->switches.token != AG_CL_ON) return false;
+    for (uint32_t l = 0; l < step->program->n_attend; l++) {
+        if (step->program->attend[l].window || s[l].scored != s->scored + l * s->kv.n_kv_heads ||
+            s[l].device_scores_at != s->device_scores_at + l * layer_bytes(step))
+            return false;
+    }
+    return true;
+}
+
+static ag_status add_weights(ag_cl_backend *cl, const ag_cl_token *token, const ag_step *step,
+                             uint32_t n_blocks) {
+    enum { WG = 64 };
+    const ag_cl_token_shape *s = &token->shape;
+    const ag_attention_seq *seqs = step->seqs;
+    ag_cl_launch l;
+    AG_TRY(begin_kernel(cl, token, "add_weights", &l));
+    ag_cl_arg_at(&l, seqs->device_scores, seqs->device_scores_at);
+    ag_cl_arg_u64(&l, layer_bytes(step));
+    ag_cl_arg_u32(&l, seqs->score_max);
+    ag_cl_arg_staged(&l, seqs->scored, (size_t)s->n_layers * s->n_kv * sizeof *seqs->scored);
+    ag_cl_arg_u64(&l, token->scores_address);
+    ag_cl_arg_u64(&l, token->address + token->at.n_slots);
+    ag_cl_arg_u32(&l, s->max_blocks);
+    return ag_cl_enqueue(&l, 3, (size_t[]){(size_t)n_blocks * AG_KV_BLOCK, s->n_kv, s->n_layers},
+                         (size_t[]){WG, 1, 1});
+}
+
 static void refuse(ag_cl_backend *cl, ag_cl_token *token, const char *why) {
     ag_cl_token_release_store(token);
     cl->token_refused = true;
@@ -93,7 +145,8 @@ static ag_status run(ag_cl_backend *cl, ag_cl_token *token, const ag_step *step,
     ag_cl_launch l;
     size_t most;
     const size_t items = items_of(cl);
-    AG_TRY(begin_token(cl, &token->shape, &l));
+    AG_TRY(reserve_scores(cl, token, step));
+    AG_TRY(begin_kernel(cl, token, "token", &l));
     AG_TRY(ag_cl_max_group(cl, l.kernel, &most));
     if (most < items) {
         refuse(cl, token, "the device has too few registers for its kernel");
@@ -122,7 +175,8 @@ bool ag_cl_token_allowed(const ag_cl_backend *cl, const ag_step *step) {
     const ag_attend_op *a = step->program->attend;
     const bool scales_queries = a->query_beta != 0 && step->position >= a->query_period;
     return !cl->token_refused && !cl->zero_copy && cl->gpu_attention && !scales_queries &&
-           cl->switches.token != AG_CL_OFF;
+           cl->switches.token != AG_CL_OFF &&
+           (!step->seqs[0].device_scores || sums_allowed(cl, step));
 }
 
 /* Work-groups poll for one another, so all must run at the same time. Processors run them one after
@@ -139,5 +193,6 @@ ag_status ag_cl_token_step(ag_cl_backend *cl, ag_cl_token *token, const ag_step 
     AG_TRY(ag_cl_token_reserve(cl, token, &shape));
     AG_TRY(run(cl, token, step, taken));
     cl->counts.launched += *taken;
-    return AG_OK;
+    const bool adds = *taken && step->seqs[0].device_scores;
+    return adds ? add_weights(cl, token, step, shape.max_blocks) : AG_OK;
 }

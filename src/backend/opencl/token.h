@@ -54,6 +54,9 @@ typedef struct ag_cl_token {
     ag_cl_token_layout at;
     ag_buffer *store; /* owned */
     uint64_t address; /* device address of `store` */
+    /* Owned; rows of attention scores for sums of weights; NULL until a policy needs them. */
+    ag_buffer *scores;
+    uint64_t scores_address; /* 0: none */
     uint32_t next_tag;
     ag_cl_token_stage *stages; /* owned; [n] as uploaded */
     bool sent;                 /* the stages are uploaded */

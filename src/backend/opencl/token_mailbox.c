@@ -46,6 +46,7 @@ static ag_cl_token_layout layout_mailbox(const ag_cl_token_shape *s) {
 
 void ag_cl_token_release_store(ag_cl_token *token) {
     ag_buffer_release(&token->store);
+    ag_buffer_release(&token->scores);
     ag_free(token->stages);
     ag_free(token->blocks);
     ag_free(token->known);
@@ -144,7 +145,8 @@ static ag_status list_blocks(ag_cl_backend *cl, ag_cl_token *token, const ag_ste
     token->released = released;
     for (uint32_t l = 0; l < s->n_layers; l++) {
         for (uint32_t h = 0; h < s->n_kv; h++, at += s->max_blocks) {
-            AG_TRY(list_head(cl, token->blocks + at, token->known + at, &step->kv[l], h, changed));
+            AG_TRY(list_head(cl, token->blocks + at, token->known + at, &step->seqs[l].kv, h,
+                             changed));
         }
     }
     return AG_OK;
@@ -184,7 +186,7 @@ static ag_status upload_mailbox(ag_cl_backend *cl, ag_cl_token *token, const ag_
         cos_sin[2 * i + 1] = (float)(factor * sin(angle));
     }
     for (uint32_t l = 0; l < s->n_layers; l++) {
-        memcpy(n_slots + (size_t)l * s->n_kv, step->kv[l].n_slots, s->n_kv * sizeof *n_slots);
+        memcpy(n_slots + (size_t)l * s->n_kv, step->seqs[l].kv.n_slots, s->n_kv * sizeof *n_slots);
     }
     ask(token, step->top);
     return send(cl, token, at->stream, token->mailbox, at->mailbox_bytes);

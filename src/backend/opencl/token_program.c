@@ -85,7 +85,7 @@ static const ag_tensor *weight_of(const ag_step *step, const ag_op *op, int i) {
  */
 static bool is_attention(const ag_step *step, const ag_op *op, ag_cl_token_shape *s) {
     const ag_attend_op *a = &step->program->attend[op->params], *first = step->program->attend;
-    const ag_kv_view *kv = &step->kv[a->cache], *one = &step->kv[first->cache];
+    const ag_kv_view *kv = &step->seqs[a->cache].kv, *one = &step->seqs[first->cache].kv;
     s->has_windows |= a->window > 0;
     return a->n_heads == first->n_heads && a->n_kv_heads == first->n_kv_heads &&
            a->head_dim == first->head_dim && a->rope == first->rope && a->scale == first->scale &&
@@ -148,7 +148,7 @@ static bool rotates_whole_heads(const ag_step *step) {
 bool ag_cl_token_shape_of(const ag_cl_backend *cl, const ag_step *step, ag_cl_token_shape *out) {
     const ag_program *p = step->program;
     const ag_attend_op *a = p->attend;
-    const ag_kv_view *kv = &step->kv[0];
+    const ag_kv_view *kv = &step->seqs[0].kv;
     if (!p->n_attend || a->n_heads % a->n_kv_heads || !rotates_whole_heads(step)) return false;
     if (!is_cache_type(kv->k_type, kv->head_dim)) return false;
     if (!is_cache_type(kv->v_type, kv->head_dim)) return false;
@@ -184,7 +184,7 @@ bool ag_cl_token_shape_of(const ag_cl_backend *cl, const ag_step *step, ag_cl_to
 void ag_cl_token_shape_now(const ag_step *step, ag_cl_token_shape *shape) {
     uint32_t max_slots = 0;
     for (uint32_t l = 0; l < shape->n_layers; l++) {
-        const uint32_t n = ag_kv_view_max_slots(&step->kv[l]);
+        const uint32_t n = ag_kv_view_max_slots(&step->seqs[l].kv);
         if (n > max_slots) max_slots = n;
     }
     shape->max_blocks = max_slots / AG_KV_BLOCK + 1;

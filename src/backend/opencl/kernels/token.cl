@@ -32,8 +32,8 @@ enum { STAGE_WORDS = sizeof(stage) / sizeof(uint) };
  * with tag first_tag + 1 + i cos_sin    [HEAD_DIM / 2] pairs for this position */
 __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void
 token(ulong program_at, uint n_stages, uint first_tag, ulong aborted_at, ulong cos_sin,
-      ulong blocks, ulong n_slots, ulong partial, uint n_kv, uint max_blocks, uint v_offset,
-      uint p_offset, uint position, float scale, float eps) {
+      ulong blocks, ulong n_slots, ulong partial, ulong scores, uint n_kv, uint max_blocks,
+      uint v_offset, uint p_offset, uint position, float scale, float eps) {
     __local uint4 scratch[(SCRATCH_BYTES + 15) / 16];
     __local float squares[WARPS];
     __local float gated[2 * 32];
@@ -43,8 +43,8 @@ token(ulong program_at, uint n_stages, uint first_tag, ulong aborted_at, ulong c
     const uint item = get_local_id(0), group = get_group_id(0), n_groups = get_num_groups(0);
     __global const stage *program = (__global const stage *)program_at;
     volatile __global uint *aborted = (volatile __global uint *)aborted_at;
-    const cache c = {blocks,   n_slots,  partial,  n_kv,  max_blocks,
-                     v_offset, p_offset, position, scale, eps};
+    const cache c = {blocks,   n_slots,  partial,  scores, n_kv, max_blocks,
+                     v_offset, p_offset, position, scale,  eps};
     const input x = {scratch, (__local float2 *)(scratch + X_BLOCKS * 2), squares};
     const attention_scratch d = layout_scratch((__local float *)scratch, rotations);
     const uint most_pieces = max(n_groups / n_kv, 1u);
@@ -124,3 +124,32 @@ token(ulong program_at, uint n_stages, uint first_tag, ulong aborted_at, ulong c
         if (item < STAGE_WORDS) next[item] = pending;
     }
 }
+
+#if SCORES
+
+/* Adds the token's attention weights to the sums of all layers: sums [layers][slots][n_kv], layers
+ * layer_bytes apart, of which a head's first `scored` slots have one. scores: rows that the kernel
+ * `token` wrote for the n_slots before the token and its own. A work-item for each slot: dimension
+ * 0 is slots, 1 KV heads, 2 layers. */
+__kernel void add_weights(__global uchar *sums, ulong sums_at, ulong layer_bytes, uint use_max,
+                          __global const uchar *scored, ulong scored_at, ulong scores,
+                          ulong n_slots, uint max_blocks) {
+    const uint slot = get_global_id(0), head = get_global_id(1), n_kv = get_global_size(1);
+    const uint unit = get_global_id(2) * n_kv + head, stride = max_blocks * BLOCK_SLOTS;
+    if (slot > ((__global const uint *)n_slots)[unit]) return;
+    float sum = 0, largest = 0;
+    for (uint g = 0; g < GROUP; g++) {
+        __global const float *row =
+            (__global const float *)(scores + ((ulong)unit * GROUP + g) * SCORE_BYTES(stride));
+        const float weight = exp2(row[slot] - row[stride]) / row[stride + 1];
+        sum += weight;
+        largest = fmax(largest, weight);
+    }
+    __global float *to =
+        (__global float *)(sums + sums_at + get_global_id(2) * layer_bytes) + slot * n_kv + head;
+    const bool has_sum = slot < ((__global const uint *)(scored + scored_at))[unit];
+    if (use_max) *to = has_sum ? fmax(*to, largest) : largest;
+    else *to = (has_sum ? *to : 0) + sum / GROUP;
+}
+
+#endif

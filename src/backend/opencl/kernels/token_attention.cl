@@ -19,6 +19,9 @@
 #ifndef QK_NORM
 #define QK_NORM 0 /* 1: queries and keys are normalised before they are rotated */
 #endif
+#ifndef SCORES
+#define SCORES 0 /* 1: writes scores for add_weights() when they are wanted */
+#endif
 #define BLOCK_SLOTS 128                 /* slots of a block of the cache */
 #define STEP_SLOTS (WARP == 1 ? 1 : 16) /* slots that a warp attends to at a time */
 #define STEPS_A_WARP 2                  /* steps of a warp before a head is divided into pieces */
@@ -28,6 +31,7 @@ typedef struct cache {
     ulong blocks;  /* [layers][n_kv][max_blocks] addresses */
     ulong n_slots; /* [layers][n_kv] slots before this token */
     ulong partial; /* packets [n_kv][pieces][GROUP * (HEAD_DIM + 2)] */
+    ulong scores;  /* [layers][n_kv][GROUP] rows for add_weights(); 0: not needed */
     uint n_kv, max_blocks, v_offset, p_offset, position;
     float scale, eps;
 } cache;
@@ -39,6 +43,8 @@ typedef struct attention_scratch {
     __local float *stats;    /* [WARPS][GROUP][2] largest score, sum */
     __local float *values;   /* [WARPS][GROUP][HEAD_DIM] */
     __local float2 *cos_sin; /* [HEAD_DIM / 2] */
+    ulong scores;            /* [GROUP] rows of the head; 0: not needed */
+    uint score_stride;       /* slots, then the largest score and the sum of weights */
 } attention_scratch;
 #define ATTENTION_FLOATS ((GROUP + 4) * HEAD_DIM + WARPS * GROUP * (HEAD_DIM + 2))
 
@@ -49,7 +55,16 @@ static inline attention_scratch layout_scratch(__local float *memory, __local fl
     d.stats = memory + (GROUP + 4) * HEAD_DIM;
     d.values = d.stats + WARPS * GROUP * 2;
     d.cos_sin = cos_sin;
+    d.scores = 0;
+    d.score_stride = 0;
     return d;
+}
+
+/* Bytes of a query head's scores of n slots. */
+#define SCORE_BYTES(n) (((n) + 4) * 4)
+
+static inline __global float *score_row(attention_scratch d, uint g) {
+    return (__global float *)(d.scores + (ulong)g * SCORE_BYTES(d.score_stride));
 }
 
 static inline uint steps_of(uint n_slots) { return (n_slots + STEP_SLOTS - 1) / STEP_SLOTS; }
@@ -271,7 +286,7 @@ static inline void mask_slots(float4 x[2], uint slot, uint visible, uint n_slots
 }
 
 /* Adds the token's own slot, whose key and value are in local memory. */
-static inline void add_itself(softmax *m, attention_scratch d, uint lane) {
+static inline void add_itself(softmax *m, attention_scratch d, uint slot, uint lane) {
     const uint head = lane / 4;
     float mine = 0, x[GROUP] = {0};
     UNROLL
@@ -283,6 +298,7 @@ static inline void add_itself(softmax *m, attention_scratch d, uint lane) {
     for (int i = 0; i < GROUP; i++) x[i] += shuffle_xor(x[i], m);
     UNROLL
     for (int i = 0; i < GROUP; i++) mine = head == (uint)i ? x[i] : mine;
+    if (SCORES && d.scores && lane % 4 == 0 && head < GROUP) score_row(d, head)[slot] = mine;
     const float max_score = fmax(m->max_score, mine);
     const float shrink = native_exp2(m->max_score - max_score),
                 weight = native_exp2(mine - max_score);
@@ -345,12 +361,15 @@ static inline void attend(attention_scratch d, const cache *c, loaded_slots *s,
         scores_of(x, &s[u], q0, q1);
         if (more) load_keys(&s[u], blocks, then, n_slots, lane);
         mask_slots(x, first + lane % 4 * 4, visible, n_slots);
+        if (SCORES && d.scores && query < GROUP)
+            ((__global float4 *)score_row(d, query))[first / 4 + lane % 4] =
+                (float4)(x[0].x, x[0].y, x[1].x, x[1].y);
         const float shrink = softmax_step(&m, x);
         add_values(&m, &s[u], x, of_columns(shrink, lane));
         if (more) load_values(&s[u], blocks, c->v_offset, then, n_slots, lane);
     }
     barrier(CLK_LOCAL_MEM_FENCE); /* the rounded row is written */
-    if (newest && warp == WARPS - 1) add_itself(&m, d, lane);
+    if (newest && warp == WARPS - 1) add_itself(&m, d, n_slots, lane);
     store_partial(&m, d, warp, lane);
 }
 
@@ -379,7 +398,7 @@ static inline void load_first(loaded_slots *s, const cache *c, __global const ul
 }
 
 /* Adds one slot. key 0: the token itself. */
-static inline void add_slot(attention_scratch d, uint warp, __global const uchar *key,
+static inline void add_slot(attention_scratch d, uint warp, uint slot, __global const uchar *key,
                             __global const uchar *value) {
     __local float *stats = d.stats + warp * GROUP * 2;
     for (int g = 0; g < GROUP; g++) {
@@ -387,6 +406,7 @@ static inline void add_slot(attention_scratch d, uint warp, __global const uchar
         float x = 0;
         for (int i = 0; i < HEAD_DIM; i++)
             x += d.rows[g * HEAD_DIM + i] * (key ? element(K_TYPE, key, i) : d.rounded[i]);
+        if (SCORES && d.scores) score_row(d, g)[slot] = x;
         const float max_score = fmax(stats[g * 2], x);
         const float shrink = native_exp2(stats[g * 2] - max_score),
                     weight = native_exp2(x - max_score);
@@ -409,9 +429,9 @@ static inline void attend(attention_scratch d, const cache *c, loaded_slots *s,
     }
     barrier(CLK_LOCAL_MEM_FENCE); /* the rounded row is written */
     for (uint i = step0 + item; i < step1; i += WARPS)
-        add_slot(d, item, (__global const uchar *)slot_address(blocks, i, K_TYPE),
+        add_slot(d, item, i, (__global const uchar *)slot_address(blocks, i, K_TYPE),
                  (__global const uchar *)(slot_address(blocks, i, V_TYPE) + c->v_offset));
-    if (newest && item == WARPS - 1) add_slot(d, item, 0, 0);
+    if (newest && item == WARPS - 1) add_slot(d, item, n_slots, 0, 0);
 }
 
 #endif
@@ -468,6 +488,10 @@ static inline void merge_pieces(attention_scratch d, const cache *c, uint mailbo
             }
         }
         d.rows[t] = value / total;
+        if (SCORES && d.scores && t % HEAD_DIM == 0) {
+            score_row(d, g)[d.score_stride] = max_score;
+            score_row(d, g)[d.score_stride + 1] = total;
+        }
     }
 }
 
@@ -486,6 +510,9 @@ static inline void attention(const cache *c, __local const stage *st, attention_
     const uint step0 = before + (uint)((ulong)steps * piece / pieces);
     const uint step1 = before + (uint)((ulong)steps * (piece + 1) / pieces);
     const bool newest = piece == pieces - 1;
+    const ulong rows = ((ulong)st->layer * c->n_kv + head) * GROUP;
+    d.score_stride = c->max_blocks * BLOCK_SLOTS;
+    d.scores = c->scores ? c->scores + rows * SCORE_BYTES(d.score_stride) : 0;
     loaded_slots s[STEPS_AHEAD];
     load_first(s, c, blocks, step0, step1, n_slots, item);
     receive_rows(d, c, st, head, in_tag, item, aborted);
