@@ -49,7 +49,7 @@ def list_variants():
     """Returns (file, options, lowest architecture) of each program that the backend builds for NVIDIA's devices."""
     plain = "bandwidth convert key_scores kv_compact kv_rerotate kv_write matmul_any recurrence rows top_k vendor_check"
     variants = [(name, "", 75) for name in plain.split()]
-    variants.append(("kv_write", "-DWG=128 -DROTATES=1", 75))
+    variants += [("kv_write", "-DWG=128 -DROTATES=1", 75), ("top_k", "-DMASK=1", 75)]
     variants += [("rows", "-DWG=256", 75), ("rows", "-DWIDTH=4", 75)]
     for k_type, v_type in ((1, 1), (7, 5)):  # f16, q8_0 and q4_0
         variants.append(("attention", f"-DQUERIES=4 -DWG=128 -DMANY=1 -DDIM=64 -DK_TYPE={k_type} -DV_TYPE={v_type}", 75))

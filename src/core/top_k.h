@@ -14,12 +14,15 @@ typedef struct ag_top_k {
     size_t k;           /* requested number, 1 .. AG_TOP_K_MAX */
     const int32_t *ids; /* [n_ids], up to AG_TOP_K_IDS, inside the row; host memory */
     size_t n_ids;
+    /* Values of ids whose bit id % 32 of word id / 32 is clear count as -INFINITY; NULL: none do.
+     * Host memory, borrowed during the query. `at` is not masked. */
+    const uint32_t *mask;
     bool known;                     /* the members below are set */
     int32_t best_ids[AG_TOP_K_MAX]; /* [n] best first */
     float best[AG_TOP_K_MAX];       /* [n] their values; -0 as 0 */
     size_t n;                       /* number found, at most k */
     float at[AG_TOP_K_IDS];         /* [n_ids] values at the ids */
-    size_t bad;                     /* first id whose value is NaN or +Inf; SIZE_MAX: none */
+    size_t bad; /* first id in the mask whose value is NaN or +Inf; SIZE_MAX: none */
 } ag_top_k;
 
 #endif

@@ -25,6 +25,7 @@ ag_status ag_session_fetch_logits(ag_session *s, ag_error *err) {
 /* Returns false if the sampler needs all logits. */
 static bool write_request(const ag_sampler *sampler, ag_top_k *top, int32_t ids[AG_TOP_K_IDS]) {
     top->ids = ids;
+    top->mask = NULL;
     top->known = false;
     return ag_sampler_top_k(sampler, ids, AG_TOP_K_IDS, &top->n_ids, AG_TOP_K_MAX, &top->k);
 }

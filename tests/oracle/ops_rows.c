@@ -181,12 +181,17 @@ static void put_found(guarded *found, const ag_top_k *top, const oracle_case *c)
     ag_buffer_upload(found->buffer, found->t.offset, f, ag_tensor_bytes(&found->t), NULL);
 }
 
-static void want_found(double *want, const float *row, const oracle_case *c) {
+static bool is_left_out(const uint32_t *mask, size_t id) {
+    return mask && !(mask[id / 32] >> id % 32 & 1);
+}
+
+static void want_found(double *want, const float *row, const uint32_t *mask, const oracle_case *c) {
     size_t n = 0, bad = SIZE_MAX, last = SIZE_MAX;
     for (size_t i = 0; i < c->m; i++) {
         size_t best = SIZE_MAX;
         for (size_t j = 0; j < c->n; j++) {
-            if (!isfinite(row[j]) || (last != SIZE_MAX && !is_better(row, last, j))) continue;
+            if (is_left_out(mask, j) || !isfinite(row[j])) continue;
+            if (last != SIZE_MAX && !is_better(row, last, j)) continue;
             if (best == SIZE_MAX || is_better(row, j, best)) best = j;
         }
         if (best != SIZE_MAX) last = best;
@@ -196,7 +201,7 @@ static void want_found(double *want, const float *row, const oracle_case *c) {
         n += !ended;
     }
     for (size_t j = c->n; j-- > 0;) {
-        if (isnan(row[j]) || row[j] == INFINITY) bad = j;
+        if (!is_left_out(mask, j) && (isnan(row[j]) || row[j] == INFINITY)) bad = j;
     }
     want[2 * c->m] = row[0];
     want[2 * c->m + 1] = row[c->n - 1];
@@ -204,16 +209,17 @@ static void want_found(double *want, const float *row, const oracle_case *c) {
     want[2 * c->m + 3] = bad == SIZE_MAX ? -1 : (double)bad;
 }
 
-/* Selects the best m of the last of three rows of n values, and reads its first and last values.
- * Needs one value of the first row and none of the second. Compares nothing if the backend has no
- * top-k operation. */
+/* Selects the best m of the last of three rows of n values, and reads its first and last values. If
+ * m is odd, a mask leaves out a quarter of that row. Needs one value of the first row and none of
+ * the second. Compares nothing if the backend has no top-k operation. */
 void oracle_top_k(const oracle_case *c, oracle_run *run) {
     enum { ROWS = 3 };
     ag_top_k *both = calloc(2, sizeof *both), *top = both;
+    uint32_t *mask = calloc(c->n / 32 + 1, sizeof *mask);
     const int32_t ends[] = {0, (int32_t)c->n - 1};
     guarded row = guarded_make(run, AG_F32, ag_shape_2d(ROWS, c->n), 0, run->data);
     guarded found = guarded_make(run, AG_F32, ag_shape_1d(2 * c->m + 4), 0, DATA_PLAIN);
-    run->out_of_memory |= !both;
+    run->out_of_memory |= !both || !mask;
     if (!run->out_of_memory && ag_has_top_k(run->be)) {
         /* Many equal values, and some -infinity, which must not be selected. */
         for (size_t i = 0; i < ROWS * c->n; i++) {
@@ -224,18 +230,22 @@ void oracle_top_k(const oracle_case *c, oracle_run *run) {
         top->k = c->m;
         top->ids = ends;
         top->n_ids = 2;
+        for (size_t i = 0; i < c->n; i++)
+            mask[i / 32] |= (uint32_t)(oracle_below(run, 4) > 0) << i % 32;
+        if (c->m % 2) top->mask = mask;
         both[1] = (ag_top_k){.k = 1};
         ag_top_k *const tops[ROWS] = {&both[1], NULL, top};
         while (oracle_again(run, NULL)) run->status = ag_find_top_k(run->be, &row.t, tops);
         put_found(&found, top, c);
         double *want = oracle_take(run, &found);
-        if (want) want_found(want, row.values + (ROWS - 1) * c->n, c);
+        if (want) want_found(want, row.values + (ROWS - 1) * c->n, top->mask, c);
         memcpy(row.image + row.t.offset, row.values, ag_tensor_bytes(&row.t));
     }
     guarded_check(run, &row, false);
     guarded_free(&row);
     guarded_free(&found);
     free(both);
+    free(mask);
 }
 
 /* Every value of a piece is a sum of all of them, with signs. */

@@ -13,18 +13,18 @@
 
 #include <cmocka.h>
 
-enum { ROWS = 9, MAX_N = 140000 };
+enum { ROWS = 9, MAX_ROWS = 64, MAX_N = 140000, MAX_WORDS = MAX_N / 32 + 1 };
 
 static ag_backend *device;
 static float values[ROWS * MAX_N];
+static uint32_t masks[ROWS * MAX_WORDS];
 static int32_t order[MAX_N];
 static const float *sorted_row;
 static uint32_t random_bits = 7;
 
-static float next_value(void) {
-    random_bits = random_bits * 1664525u + 1013904223u;
-    return (float)(int32_t)random_bits * 0x1p-28f;
-}
+static uint32_t next_bits(void) { return random_bits = random_bits * 1664525u + 1013904223u; }
+
+static float next_value(void) { return (float)(int32_t)next_bits() * 0x1p-28f; }
 
 static int best_first(const void *a, const void *b) {
     const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
@@ -35,6 +35,7 @@ static int best_first(const void *a, const void *b) {
 static void check_row(const ag_top_k *top, const float *row, size_t n) {
     size_t n_finite = 0, bad = SIZE_MAX;
     for (size_t i = 0; i < n; i++) {
+        if (top->mask && !(top->mask[i / 32] >> (i % 32) & 1)) continue;
         if (isfinite(row[i])) order[n_finite++] = (int32_t)i;
         else if (row[i] != -INFINITY && bad == SIZE_MAX) bad = i;
     }
@@ -53,16 +54,29 @@ static void check_row(const ag_top_k *top, const float *row, size_t n) {
     }
 }
 
+/* Returns the mask of a row: NULL, or of few tokens, or of about a half. Bits after n are set. */
+static const uint32_t *make_mask(size_t row, size_t n) {
+    const size_t n_words = (n + 31) / 32;
+    uint32_t *mask = masks + row * n_words;
+    for (size_t i = 0; i < n_words; i++) {
+        const uint32_t high = next_bits() >> 16;
+        mask[i] = row % 4 == 3 ? (i + row) % 5 == 0 : next_bits() ^ high;
+    }
+    if (n % 32) mask[n_words - 1] |= UINT32_MAX << n % 32;
+    return row % 4 == 2 ? NULL : mask;
+}
+
 /* Checks rows [n] of values with different k and ids; the second row is not wanted. */
-static void check_rows(size_t rows, size_t n) {
+static void check_query(size_t rows, size_t n, bool masked) {
     static const size_t ks[ROWS] = {40, 1, 384, 7, 128, 257, 2, 64, 200};
-    static ag_top_k found[ROWS];
+    static ag_top_k found[MAX_ROWS];
     const int32_t ids[] = {(int32_t)n - 1, 0, (int32_t)n / 2};
-    ag_top_k *tops[ROWS];
+    ag_top_k *tops[MAX_ROWS];
     ag_buffer *owner;
     const ag_tensor t = float_tensor(ag_backend_memory(device), &owner, values, rows, n);
     for (size_t r = 0; r < rows; r++) {
-        found[r] = (ag_top_k){.k = ks[r], .ids = ids, .n_ids = r % 4};
+        found[r] = (ag_top_k){.k = ks[r % ROWS], .ids = ids, .n_ids = r % 4};
+        if (masked) found[r].mask = make_mask(r, n);
         tops[r] = r == 1 ? NULL : &found[r];
     }
     assert_int_equal(ag_find_top_k(device, &t, tops), AG_OK);
@@ -70,6 +84,11 @@ static void check_rows(size_t rows, size_t n) {
         if (tops[r]) check_row(tops[r], values + r * n, n);
     }
     ag_buffer_release(&owner);
+}
+
+static void check_rows(size_t rows, size_t n) {
+    check_query(rows, n, false);
+    check_query(rows, n, true);
 }
 
 static void fill(size_t count, float value) {
@@ -87,6 +106,13 @@ static void rows_have_the_best_of_their_own_number(void **state) {
         fill_random(ROWS * sizes[i]);
         check_rows(ROWS, sizes[i]);
     }
+}
+
+static void many_rows_have_masks_of_their_own(void **state) {
+    (void)state;
+    enum { N = 5003 };
+    fill_random(MAX_ROWS * N);
+    check_rows(MAX_ROWS, N);
 }
 
 static void equal_values_give_the_lowest_ids(void **state) {
@@ -141,6 +167,7 @@ int main(void) {
     if (!(device = open_opencl())) return EXIT_SKIPPED;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_have_the_best_of_their_own_number),
+        cmocka_unit_test(many_rows_have_masks_of_their_own),
         cmocka_unit_test(equal_values_give_the_lowest_ids),
         cmocka_unit_test(the_best_may_be_in_one_part),
         cmocka_unit_test(rows_may_have_few_finite_values),

@@ -20,23 +20,28 @@ typedef struct work {
     size_t n_rows, n;
     char options[80];
     cl_mem scratch;
-    unsigned char *host; /* ids, then results */
+    unsigned char *host; /* ids and mask of each row, then results */
     size_t n_parts, wg, k, n_ids;
+    size_t n_words;                   /* words of a mask; 0: no row has one */
     size_t ids_at, out_at, out_bytes; /* offsets in scratch memory; bytes of a row */
 } work;
 
-static size_t ids_bytes(const work *w) { return w->n_rows * w->n_ids * sizeof(int32_t); }
+static size_t ids_bytes(const work *w) {
+    return w->n_rows * (w->n_ids + w->n_words) * sizeof(int32_t);
+}
 
 static ag_status choose_sizes(work *w) {
     size_t k = 1, n_ids = 0, part = TEAM;
     for (size_t r = 0; r < w->n_rows; r++) {
         if (w->tops[r] && w->tops[r]->k > k) k = w->tops[r]->k;
         if (w->tops[r] && w->tops[r]->n_ids > n_ids) n_ids = w->tops[r]->n_ids;
+        if (w->tops[r] && w->tops[r]->mask) w->n_words = (w->n + 31) / 32;
     }
     while (w->n > part * MAX_PARTS) part *= 2;
     w->n_parts = (w->n + part - 1) / part;
     w->wg = w->cl->sizes.top_wg;
-    snprintf(w->options, sizeof w->options, "-DPART=%zu -DWG=%zu", part, w->wg);
+    snprintf(w->options, sizeof w->options, "-DPART=%zu -DWG=%zu%s", part, w->wg,
+             w->n_words ? " -DMASK=1" : "");
     w->n_ids = ag_cl_items(n_ids, STEP);
     w->k = ag_cl_items(k, STEP);
     w->ids_at = ag_cl_items(w->n_rows * w->n_parts * sizeof(uint32_t), 256);
@@ -49,11 +54,15 @@ static ag_status choose_sizes(work *w) {
 
 static ag_status send_ids(const work *w) {
     int32_t *ids = (int32_t *)(void *)w->host;
-    if (!w->n_ids) return AG_OK;
+    const size_t mask_bytes = w->n_words * sizeof *ids;
+    if (!ids_bytes(w)) return AG_OK;
     memset(ids, 0, ids_bytes(w));
-    for (size_t r = 0; r < w->n_rows; r++, ids += w->n_ids) {
+    for (size_t r = 0; r < w->n_rows; r++, ids += w->n_ids + w->n_words) {
         const ag_top_k *top = w->tops[r];
-        if (top && top->n_ids) memcpy(ids, top->ids, top->n_ids * sizeof *ids);
+        if (!top) continue;
+        if (top->n_ids) memcpy(ids, top->ids, top->n_ids * sizeof *ids);
+        if (top->mask) memcpy(ids + w->n_ids, top->mask, mask_bytes);
+        else memset(ids + w->n_ids, 0xFF, mask_bytes);
     }
     return ag_cl_stage_into(w->cl, w->scratch, w->ids_at, w->host, ids_bytes(w), &w->cl->base.err);
 }
@@ -79,6 +88,7 @@ static ag_status take_best(const work *w) {
     ag_cl_arg_part(&l, w->scratch, 0);
     ag_cl_arg_tensor(&l, w->rows);
     ag_cl_arg_u32(&l, (uint32_t)w->n);
+    ag_cl_arg_part(&l, w->scratch, w->ids_at);
     ag_cl_arg_u32(&l, (uint32_t)w->n_ids);
     ag_cl_arg_u32(&l, (uint32_t)w->k);
     return ag_cl_enqueue(&l, 2, (size_t[]){w->wg, w->n_rows}, (size_t[]){w->wg, 1});

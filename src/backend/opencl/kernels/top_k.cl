@@ -2,7 +2,10 @@
 /* Finds the best of each row of logits, in descending order; of equal values the lower id comes
  * first. A row has up to MAX_PARTS parts. The k-th largest of their maxima is a bound that at least
  * k values reach, and few more. Only parts whose maximum reaches it are searched. Dimension 1 is
- * the rows. */
+ * the rows.
+ *
+ * With MASK, a value counts as -Inf unless bit id % 32 of word id / 32 of the row's mask is set.
+ * The mask follows the row's n_ids ids. */
 
 #include "candidate.cl"
 
@@ -14,6 +17,9 @@
 enum { TEAM = 8, MAX_PARTS = 2048, LISTED = 1024, EACH = 32 };
 enum { DIGITS = 8, BASE = 16 }; /* digits of an order */
 #define BAD 0xffffffffu
+#ifndef MASK
+#define MASK 0
+#endif
 
 #define UNROLL _Pragma("unroll")
 
@@ -22,6 +28,15 @@ enum { DIGITS = 8, BASE = 16 }; /* digits of an order */
 static inline uint order_in_part(float v) {
     const uint order = order_of(v), other = v == -INFINITY ? 0 : BAD;
     return isfinite(v) ? order : other;
+}
+
+/* Returns the ids of row r, which its mask follows. */
+static inline __global const uint *ids_of(__global const uchar *ids, ulong r, uint n, uint n_ids) {
+    return (__global const uint *)ids + r * (n_ids + (MASK ? (n + 31) / 32 : 0));
+}
+
+static inline bool is_allowed(__global const uint *mask, uint id) {
+    return !MASK || mask[id / 32] >> id % 32 & 1;
 }
 
 /* Writes for each part of a row [n] the order of its maximum, or BAD if it has such a value. The
@@ -34,9 +49,9 @@ find_maxima(__global uchar *maxima, ulong maxima_at, __global uchar *out_base, u
     const uint lid = get_local_id(0), n_parts = (n + PART - 1) / PART;
     const ulong r = get_group_id(1);
     __global const float *row = (__global const float *)(rows + rows_at) + r * n;
+    __global const uint *ids = ids_of(ids_base + ids_at, r, n, n_ids), *mask = ids + n_ids;
     if (get_group_id(0) + 1 == get_num_groups(0)) {
         __global float *at = (__global float *)(out_base + out_at) + r * (2 + n_ids + 2 * k) + 2;
-        __global const uint *ids = (__global const uint *)(ids_base + ids_at) + r * n_ids;
         for (uint i = lid; i < n_ids; i += WG) at[i] = row[ids[i]];
         return;
     }
@@ -44,7 +59,8 @@ find_maxima(__global uchar *maxima, ulong maxima_at, __global uchar *out_base, u
     const uint begin = (first + lid / TEAM) * PART + lid % TEAM;
     uint mine = 0, largest = 0;
     _Pragma("unroll 16") for (uint i = 0; i < PART; i += TEAM) {
-        mine = max(mine, order_in_part(row[min(begin + i, n - 1)]));
+        const uint id = min(begin + i, n - 1), order = order_in_part(row[id]);
+        mine = max(mine, is_allowed(mask, id) ? order : 0);
     }
     orders[lid] = mine;
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -81,8 +97,9 @@ static inline uint find_bound(const uint *orders, uint k, __local uint (*counts)
 /* Lists the candidates of n_values values of chosen parts that reach the bound, at most LISTED of
  * them in any order. Returns the number of all, and lowers first_bad. */
 static inline uint list_candidates(__local ulong *list, __local uint *n_listed,
-                                   __local uint *first_bad, __global const float *row, uint n,
-                                   __local const ushort *chosen, uint n_values, ulong bound) {
+                                   __local uint *first_bad, __global const float *row,
+                                   __global const uint *mask, uint n, __local const ushort *chosen,
+                                   uint n_values, ulong bound) {
     const uint lid = get_local_id(0);
     if (lid == 0) *n_listed = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -97,7 +114,7 @@ static inline uint list_candidates(__local ulong *list, __local uint *n_listed,
             const uint order = order_in_part(v[i]), at = begin + i * WG + lid;
             if (order < (uint)(bound >> 32) || at >= n_values) continue;
             const uint id = chosen[at / PART] * PART + at % PART;
-            if (id >= n) continue;
+            if (id >= n || !is_allowed(mask, id)) continue;
             const ulong found = candidate(v[i], id);
             if (order == BAD) {
                 atomic_min(first_bad, id);
@@ -135,7 +152,8 @@ static inline void sort_list(__local ulong *list, uint n) {
  * One work-group for each row; k is less than LISTED. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 take_best(__global uchar *out_base, ulong out_at, __global const uchar *maxima, ulong maxima_at,
-          __global const uchar *rows, ulong rows_at, uint n, uint n_ids, uint k) {
+          __global const uchar *rows, ulong rows_at, uint n, __global const uchar *ids_base,
+          ulong ids_at, uint n_ids, uint k) {
     __local ulong list[LISTED];
     __local ushort chosen[MAX_PARTS];
     __local uint counts[DIGITS][BASE];
@@ -143,6 +161,7 @@ take_best(__global uchar *out_base, ulong out_at, __global const uchar *maxima, 
     const uint lid = get_local_id(0), n_parts = (n + PART - 1) / PART;
     const ulong r = get_group_id(1);
     __global const float *row = (__global const float *)(rows + rows_at) + r * n;
+    __global const uint *mask = ids_of(ids_base + ids_at, r, n, n_ids) + n_ids;
     __global uint *out = (__global uint *)(out_base + out_at) + r * (2 + n_ids + 2 * k);
     __global const uint *of_parts = (__global const uint *)(maxima + maxima_at) + r * n_parts;
     uint orders[MAX_PARTS / WG];
@@ -168,7 +187,7 @@ take_best(__global uchar *out_base, ulong out_at, __global const uchar *maxima, 
     const uint n_values = n_chosen * PART;
     uint found;
     do {
-        found = list_candidates(list, &n_listed, &first_bad, row, n, chosen, n_values, bound);
+        found = list_candidates(list, &n_listed, &first_bad, row, mask, n, chosen, n_values, bound);
         uint size = 1;
         while (size < LISTED && (size < found || size < k)) size *= 2;
         for (uint i = found + lid; i < size; i += WG) list[i] = 0;
