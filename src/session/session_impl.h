@@ -95,8 +95,8 @@ ag_status ag_session_restore_with_hooks(ag_session *s, const char *path,
 
 /* choose.c. Returns whether rows that are only sampled from stay on the device. */
 bool ag_session_chooses_on_device(const ag_session *s);
-/* Writes the sampler's query for the next row to logits.top. Returns false if the sampler needs all
- * logits. */
+/* Writes the sampler's query for the next row, with the filter's mask, to logits.top. Returns false
+ * if the sampler needs all logits or none. */
 bool ag_session_request_top(ag_session *s, const ag_sampler *sampler);
 /* Copies the logits to the host if they are only on the device. */
 ag_status ag_session_fetch_logits(ag_session *s, ag_error *err);

@@ -3,6 +3,7 @@
 #include "core/fail.h"
 #include "core/rollback.h"
 #include "session/session_impl.h"
+#include "text/sampler_filter.h"
 #include "text/sampler_top.h"
 
 /* ---- checks ---- */
@@ -112,9 +113,11 @@ static ag_status device_step(const ag_step_item *item, ag_sequence *seq, bool *d
     *done = false;
     if (!is_token(item)) return AG_OK;
     const bool on_device = item->sampler && ag_session_chooses_on_device(s);
-    ag_top_k *top = on_device && ag_session_request_top(s, item->sampler) ? &s->logits.top : NULL;
+    /* The filter may make its mask while the device computes: its query follows. */
+    const bool selects =
+        on_device && ag_sampler_is_free(item->sampler) && ag_session_request_top(s, item->sampler);
     AG_TRY(ag_model_device_step(s->model, seq, &s->logits.row, on_device ? NULL : s->logits.copied,
-                                top, done, err));
+                                selects ? &s->logits.top : NULL, done, err));
     if (!*done) return AG_OK;
     s->logits.location = on_device ? AG_LOGITS_ON_DEVICE : AG_LOGITS_ON_HOST;
     s->logits.on_device = s->logits.row;

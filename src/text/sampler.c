@@ -222,6 +222,32 @@ ag_status ag_sampler_set_filter(ag_sampler *s, ag_token_filter *f, ag_error *err
     return AG_OK;
 }
 
+bool ag_sampler_is_free(const ag_sampler *s) {
+    return !s->filter || s->filter->ops->is_free(s->filter);
+}
+
+/* Sets *mask to the filter's mask; NULL: all tokens are allowed. */
+static ag_status get_mask(const ag_sampler *s, const uint32_t **mask, ag_error *err) {
+    *mask = NULL;
+    return s->filter ? s->filter->ops->mask(s->filter, mask, err) : AG_OK;
+}
+
+static bool is_allowed(const uint32_t *mask, size_t id) {
+    return !mask || mask[id / 32] >> (id % 32) & 1;
+}
+
+/* Returns the only id of n that the mask allows; -1 if there are several or none. */
+static int32_t only_allowed(const uint32_t *mask, size_t n) {
+    int32_t only = -1;
+    for (size_t id = 0; mask && id < n; id++) {
+        if (!mask[id / 32]) id |= 31;
+        if (!is_allowed(mask, id)) continue;
+        if (only >= 0) return -1;
+        only = (int32_t)id;
+    }
+    return only;
+}
+
 /* Returns whether the filter permits a sampled token. */
 static bool permits(ag_sampler *s, int32_t id) {
     return !s->filter || !s->filter->ops->permits || s->filter->ops->permits(s->filter, id);
@@ -251,27 +277,12 @@ static void penalise(ag_sampler *s) {
  * several or none. */
 static ag_status apply_filter(ag_sampler *s, int32_t *only, ag_error *err) {
     const uint32_t *mask;
-    size_t n = 0;
-    *only = -1;
-    AG_TRY(s->filter->ops->mask(s->filter, &mask, err));
-    if (!mask) return AG_OK;
-    for (size_t first = 0; first < s->n_vocab; first += 32) {
-        const uint32_t bits = mask[first / 32];
-        const size_t end = first + 32 < s->n_vocab ? first + 32 : s->n_vocab;
-        if (bits == UINT32_MAX) {
-            n += 32;
-            continue;
-        }
-        for (size_t i = first; i < end; i++) {
-            if (bits >> (i - first) & 1) {
-                n++;
-                *only = (int32_t)i;
-            } else {
-                s->logits[i] = -INFINITY;
-            }
-        }
+    AG_TRY(get_mask(s, &mask, err));
+    *only = only_allowed(mask, s->n_vocab);
+    for (size_t id = 0; mask && id < s->n_vocab; id++) {
+        if (mask[id / 32] == UINT32_MAX) id |= 31;
+        else if (!is_allowed(mask, id)) s->logits[id] = -INFINITY;
     }
-    if (n != 1) *only = -1;
     return AG_OK;
 }
 
@@ -284,13 +295,9 @@ static ag_status adjust(ag_sampler *s, const float *logits, int32_t *best, bool 
     }
     penalise(s);
     ag_dry_penalise(s->dry, s->logits);
-    *best = -1;
-    *only = false;
-    if (s->filter) {
-        AG_TRY(apply_filter(s, best, err));
-        *only = *best >= 0;
-        if (*only) return AG_OK;
-    }
+    AG_TRY(apply_filter(s, best, err));
+    *only = *best >= 0;
+    if (*only) return AG_OK;
     float top = -INFINITY;
     for (size_t i = 0; i < s->n_vocab; i++) {
         float l = s->logits[i];
@@ -379,12 +386,11 @@ ag_random ag_sampler_random(const ag_sampler *s) { return s->random; }
 void ag_sampler_set_random(ag_sampler *s, ag_random random) { s->random = random; }
 
 /* Each changed logit can displace at most one of the best, so n_ids more are needed. */
-bool ag_sampler_top_k(const ag_sampler *s, int32_t *ids, size_t max_ids, size_t *n_ids,
-                      size_t max_k, size_t *k) {
+bool ag_sampler_top_k(const ag_sampler *s, const uint32_t **mask, int32_t *ids, size_t max_ids,
+                      size_t *n_ids, size_t max_k, size_t *k) {
     const ag_sampler_params *p = &s->params;
     const size_t top_k = p->temperature == 0 ? 1 : p->top_k;
-    *n_ids = 0;
-    if (s->filter && !s->filter->ops->is_free(s->filter)) return false;
+    *n_ids = *k = 0;
     if (s->dry || (p->temperature > 0 && p->top_n_sigma > 0)) return false;
     if (!top_k || top_k > max_k) return false;
     for (size_t i = 0; i < p->n_logit_bias; i++) {
@@ -393,12 +399,13 @@ bool ag_sampler_top_k(const ag_sampler *s, int32_t *ids, size_t max_ids, size_t 
     for (size_t i = 0; i < s->n_window; i++) {
         if (!add_once(ids, max_ids, n_ids, s->window[i])) return false;
     }
-    *k = top_k + *n_ids;
-    return *k <= max_k;
+    if (top_k + *n_ids > max_k || get_mask(s, mask, NULL) != AG_OK) return false;
+    if (only_allowed(*mask, s->n_vocab) < 0) *k = top_k + *n_ids;
+    return true;
 }
 
-/* Writes the known logits to s->logits and applies bias and penalties. Other entries are stale and
- * not read. */
+/* Writes the known logits to s->logits and applies bias, penalties and mask. Other entries are
+ * stale and not read. */
 static ag_status adjust_top(ag_sampler *s, const ag_top_logits *top, ag_error *err) {
     for (size_t i = 0; i < top->n_best; i++) s->logits[top->best_ids[i]] = top->best[i];
     for (size_t i = 0; i < top->n_ids; i++) s->logits[top->ids[i]] = top->at[i];
@@ -408,8 +415,10 @@ static ag_status adjust_top(ag_sampler *s, const ag_top_logits *top, ag_error *e
     penalise(s);
     size_t bad = top->bad;
     for (size_t i = 0; i < top->n_ids; i++) {
-        const float l = s->logits[top->ids[i]];
-        if ((isnan(l) || l == INFINITY) && (size_t)top->ids[i] < bad) bad = (size_t)top->ids[i];
+        const size_t id = (size_t)top->ids[i];
+        float *l = &s->logits[id];
+        if (!is_allowed(top->mask, id)) *l = -INFINITY;
+        if ((isnan(*l) || *l == INFINITY) && id < bad) bad = id;
     }
     if (bad == SIZE_MAX) return AG_OK;
     return AG_FAIL(err, INVALID, "logit %zu of %zu is NaN or infinite", bad, s->n_vocab);
@@ -431,6 +440,8 @@ static void rank_top(ag_sampler *s, const ag_top_logits *top) {
 
 static ag_status choose_from_top(ag_sampler *s, const ag_top_logits *top, int32_t *id,
                                  ag_error *err) {
+    *id = only_allowed(top->mask, s->n_vocab);
+    if (*id >= 0) return AG_OK;
     AG_TRY(adjust_top(s, top, err));
     rank_top(s, top);
     ag_candidates *c = &s->candidates;

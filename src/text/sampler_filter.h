@@ -35,6 +35,8 @@ struct ag_token_filter {
 /* Borrows f until it is replaced; NULL: none. Fails with AG_INVALID if the vocabularies differ in
  * size. */
 ag_status ag_sampler_set_filter(ag_sampler *s, ag_token_filter *f, ag_error *err);
+/* Returns whether the filter allows all tokens now. */
+bool ag_sampler_is_free(const ag_sampler *s);
 /* Calls the filter's forced(); returns 0 without a filter. */
 size_t ag_sampler_forced(ag_sampler *s, int32_t *ids, size_t n);
 

@@ -212,6 +212,7 @@ static void samplers_skip_tokens_that_begin_wrongly(void **state) {
     ag_sampler *s;
     int32_t id, ids[8];
     size_t n_ids, k;
+    const uint32_t *mask;
     (void)state;
     params.temperature = 0;
     params.repetition_penalty = 1;
@@ -221,14 +222,20 @@ static void samplers_skip_tokens_that_begin_wrongly(void **state) {
     logits[token(" they")] = 4;
     logits[token(" the")] = 3;
     logits[token(" a")] = 2;
-    /* Free text does not need all logits. */
-    assert_true(ag_sampler_top_k(s, ids, 8, &n_ids, 8, &k));
+    /* Free text has no mask. */
+    assert_true(ag_sampler_is_free(s));
+    assert_true(ag_sampler_top_k(s, &mask, ids, 8, &n_ids, 8, &k));
+    assert_null(mask);
     const int32_t best[] = {token(" there")};
     const float best_logits[] = {5};
     const ag_top_logits top = {.best_ids = best, .best = best_logits, .n_best = 1, .bad = SIZE_MAX};
     assert_int_equal(ag_sampler_sample_top(s, &top, &id, NULL), AG_OK);
     assert_int_equal(id, -1);
-    assert_false(ag_sampler_top_k(s, ids, 8, &n_ids, 8, &k));
+    assert_false(ag_sampler_is_free(s));
+    assert_true(ag_sampler_top_k(s, &mask, ids, 8, &n_ids, 8, &k));
+    assert_int_equal(k, 1);
+    for (int32_t i = 0; i < 4096; i++)
+        assert_int_equal(mask[i / 32] >> (i % 32) & 1, i != token(" there"));
     assert_int_equal(ag_sampler_sample(s, logits, &id, NULL), AG_OK);
     assert_int_equal(id, token(" the"));
     ag_sampler_accept(s, id);

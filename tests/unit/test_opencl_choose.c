@@ -2,8 +2,10 @@
 /* Compares tokens chosen from the device's candidates with those chosen from the entire row. */
 #include "session/session_impl.h"
 #include "unit/opencl_device.h"
+#include "unit/random_filter.h"
 
 #include <antigravity/antigravity.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -41,9 +43,19 @@ static ag_sampler *open_sampler(const ag_sampler_params *p) {
     return s;
 }
 
+static random_filter filter_of(uint32_t seed, bool rejects) {
+    return make_random_filter(ag_model_get_info(model)->n_vocab, seed, rejects);
+}
+
+static void set_filter(ag_sampler *s, random_filter *f) {
+    ag_error err;
+    must(ag_sampler_set_filter(s, f ? &f->base : NULL, &err), &err);
+}
+
 typedef struct heard {
     int32_t ids[N_TOKENS];
-    size_t n;
+    size_t n, n_on_host;
+    ag_session *session;
 } heard;
 
 static bool hear(void *user, int32_t id, const char *text, size_t len) {
@@ -51,16 +63,19 @@ static bool hear(void *user, int32_t id, const char *text, size_t len) {
     (void)text;
     (void)len;
     if (h->n < N_TOKENS) h->ids[h->n++] = id;
+    h->n_on_host += h->session->logits.location == AG_LOGITS_ON_HOST;
     return true;
 }
 
-static void generate(const ag_sampler_params *p, heard *h) {
+static void generate(const ag_sampler_params *p, random_filter *filter, heard *h) {
     ag_generate_params g = ag_generate_defaults();
     ag_error err;
     ag_session *s = open_session();
     g.sampler = open_sampler(p);
+    set_filter(g.sampler, filter);
     g.max_tokens = N_TOKENS;
     g.ignore_eos = true;
+    h->session = s;
     g.on_token = hear;
     g.on_token_user = h;
     must(ag_session_generate(s, prompt, N_PROMPT, &g, NULL, &err), &err);
@@ -69,12 +84,13 @@ static void generate(const ag_sampler_params *p, heard *h) {
     ag_session_destroy(s);
 }
 
-static void check_whole_rows(const ag_sampler_params *p, const heard *h) {
+static void check_whole_rows(const ag_sampler_params *p, random_filter *filter, const heard *h) {
     ag_error err;
     ag_session *s = open_session();
     ag_sampler *sampler = open_sampler(p);
+    set_filter(sampler, filter);
     must(ag_session_prefill(s, prompt, N_PROMPT, NULL, NULL, &err), &err);
-    for (size_t i = 0; i < N_PROMPT; i++) ag_sampler_accept(sampler, prompt[i]);
+    for (size_t i = 0; i < N_PROMPT; i++) ag_sampler_accept_prompt(sampler, prompt[i]);
     for (size_t i = 0; i < N_TOKENS; i++) {
         int32_t id;
         must(ag_sampler_sample(sampler, ag_session_logits(s), &id, &err), &err);
@@ -93,10 +109,143 @@ static void generated_tokens_are_those_of_whole_rows(void **state) {
         heard h = {.n = 0};
         p.temperature = p.seed == 3 ? 0 : 1.5f;
         p.top_k = p.seed == 2 ? 0 : 40; /* off: the row is needed as a whole */
-        generate(&p, &h);
+        generate(&p, NULL, &h);
         assert_int_equal(h.n, N_TOKENS);
-        check_whole_rows(&p, &h);
+        check_whole_rows(&p, NULL, &h);
     }
+}
+
+/* The prompt's logits may be on the host. */
+static void constrained_tokens_need_no_whole_rows(void **state) {
+    (void)state;
+    static const ag_logit_bias bias[] = {{11, 3}, {200, -INFINITY}};
+    ag_sampler_params p = ag_sampler_defaults();
+    p.repetition_penalty = 1.3f;
+    p.logit_bias = bias;
+    for (p.seed = 1; p.seed <= 4; p.seed++) {
+        heard h = {.n = 0};
+        random_filter filters[] = {filter_of((uint32_t)p.seed, p.seed > 1),
+                                   filter_of((uint32_t)p.seed, p.seed > 1)};
+        p.temperature = p.seed == 4 ? 0 : 1.5f;
+        p.n_logit_bias = p.seed % 2 * 2;
+        generate(&p, &filters[0], &h);
+        assert_int_equal(h.n, N_TOKENS);
+        assert_true(h.n_on_host <= 1);
+        check_whole_rows(&p, &filters[1], &h);
+    }
+}
+
+/* The step fails as a whole, with the error of the first mask that fails. */
+static void failed_masks_fail_their_step(void **state) {
+    (void)state;
+    enum { N = 3 };
+    ag_sampler_params p = ag_sampler_defaults();
+    random_filter filters[N];
+    ag_step_item items[N];
+    int32_t chosen[N];
+    ag_error err;
+    for (size_t i = 0; i < N; i++) {
+        filters[i] = filter_of((uint32_t)i, false);
+        filters[i].fails_at = filters[i].n_accepted = (uint32_t)i;
+        items[i] = (ag_step_item){.session = open_session(),
+                                  .ids = prompt,
+                                  .n = 1,
+                                  .phase = AG_PHASE_DECODE,
+                                  .logits = AG_LOGITS_LAST,
+                                  .sampler = open_sampler(&p),
+                                  .chosen = &chosen[i]};
+        set_filter(items[i].sampler, &filters[i]);
+    }
+    for (size_t n = N; n > 0; n--) {
+        err.msg[0] = 0;
+        assert_int_equal(ag_session_step(items + N - n, n, &err), AG_LIMIT);
+        assert_string_equal(err.msg, n == 1 ? "no mask after 2 tokens" : "no mask after 1 tokens");
+        assert_int_equal(ag_session_position(items[N - 1].session), 0);
+    }
+    for (size_t i = 0; i < N; i++) {
+        ag_sampler_destroy(items[i].sampler);
+        ag_session_destroy(items[i].session);
+    }
+}
+
+/* Results of a step's query must not answer a request with another mask, or with none. */
+static void masks_may_change_after_a_step(void **state) {
+    (void)state;
+    enum { N = 2 };
+    ag_sampler_params p = ag_sampler_defaults();
+    random_filter filters[N];
+    ag_step_item items[N];
+    int32_t chosen[N], id;
+    ag_error err;
+    p.temperature = 0;
+    for (size_t i = 0; i < N; i++) {
+        items[i] = (ag_step_item){.session = open_session(),
+                                  .ids = &prompt[i],
+                                  .n = 1,
+                                  .phase = AG_PHASE_DECODE,
+                                  .logits = AG_LOGITS_LAST,
+                                  .sampler = open_sampler(&p),
+                                  .chosen = &chosen[i]};
+        filters[i] = filter_of((uint32_t)i, false);
+    }
+    for (uint32_t round = 0; round < 8; round++) {
+        filters[0].n_accepted = 3 + 4 * round;
+        filters[1].n_accepted = 2 + 4 * round;
+        set_filter(items[0].sampler, NULL);
+        set_filter(items[1].sampler, &filters[1]);
+        must(ag_session_step(items, N, &err), &err);
+        set_filter(items[0].sampler, &filters[0]);
+        filters[1].n_accepted += 4;
+        for (size_t i = 0; i < N; i++) {
+            must(ag_session_choose(items[i].session, items[i].sampler, &chosen[i], &err), &err);
+            must(ag_session_fetch_logits(items[i].session, &err), &err);
+            const float *logits = ag_session_logits(items[i].session);
+            must(ag_sampler_sample(items[i].sampler, logits, &id, &err), &err);
+            assert_int_equal(chosen[i], id);
+        }
+    }
+    for (size_t i = 0; i < N; i++) {
+        ag_sampler_destroy(items[i].sampler);
+        ag_session_destroy(items[i].session);
+    }
+}
+
+static bool see_row(void *user, size_t i, const float *logits) {
+    (void)user, (void)i, (void)logits;
+    return true;
+}
+
+/* Rows of a draft, whose masks follow from the tokens before them. */
+static void drafts_are_chosen_with_masks(void **state) {
+    (void)state;
+    enum { N = 4 };
+    ag_sampler_params p = ag_sampler_defaults();
+    int32_t ids[N + 1] = {prompt[0]}, chosen[2][N];
+    ag_error err;
+    p.temperature = 0;
+    for (size_t round = 0; round < 3; round++) { /* 0: one by one; 1: from entire rows */
+        ag_session *s = open_session();
+        ag_sampler *sampler = open_sampler(&p);
+        random_filter filter = filter_of(2, false);
+        set_filter(sampler, &filter);
+        ag_step_item item = {.session = s,
+                             .ids = ids,
+                             .n = round ? N : 1,
+                             .phase = AG_PHASE_VERIFY,
+                             .logits = AG_LOGITS_ALL,
+                             .row = round == 1 ? see_row : NULL,
+                             .sampler = sampler,
+                             .chosen = round ? chosen[round - 1] : &ids[1]};
+        for (size_t i = 0; i < (round ? 1 : N); i++, item.ids++, item.chosen++) {
+            must(ag_session_step(&item, 1, &err), &err);
+            if (!round) ag_sampler_accept(sampler, *item.chosen);
+        }
+        if (round == 2) assert_int_equal(s->logits.location, AG_LOGITS_ON_DEVICE);
+        ag_sampler_destroy(sampler);
+        ag_session_destroy(s);
+    }
+    assert_memory_equal(chosen[0], ids + 1, sizeof chosen[0]);
+    assert_memory_equal(chosen[1], ids + 1, sizeof chosen[1]);
 }
 
 /* ---- while logits are on the device, the session is given another state ---- */
@@ -193,13 +342,16 @@ static void device_logits_follow_the_session_state(void **state) {
 
 enum { SESSIONS = AG_LOGIT_ROWS_DEVICE + 4, STEPS = 4 };
 
+static bool needs_row(size_t i) { return i % 5 == 4 && i % 3; }
+
 static ag_sampler *sampler_of(size_t i) {
     ag_sampler_params p = ag_sampler_defaults();
     p.seed = i + 1;
     p.temperature = i % 3 ? 1.5f : 0;
-    p.top_k = i % 5 == 4 ? 0 : 1 + 20 * (uint32_t)i; /* 0: the sampler needs the entire row */
+    p.repetition_penalty = i % 4 < 2 ? 1 : 1.3f;
+    p.top_k = needs_row(i) ? 0 : 1 + 20 * (uint32_t)(i % 16);
     ag_sampler *s = open_sampler(&p);
-    for (size_t t = 0; i % 2 && t < N_PROMPT; t++) ag_sampler_accept(s, prompt[t]);
+    for (size_t t = 0; i % 2 && t < N_PROMPT; t++) ag_sampler_accept_prompt(s, prompt[t]);
     return s;
 }
 
@@ -214,8 +366,10 @@ static uint64_t count_launches(const char *kernel) {
     return sum;
 }
 
-/* Decodes with samplers in the step or, if `entire`, from all logits. ids [STEPS][SESSIONS] */
+/* Decodes with samplers in the step or, if `entire`, from all logits. Most samplers have a mask.
+ * ids [STEPS][SESSIONS] */
 static void decode_together(bool entire, int32_t *ids) {
+    random_filter filters[SESSIONS];
     ag_session *sessions[SESSIONS];
     ag_sampler *samplers[SESSIONS];
     ag_step_item items[SESSIONS];
@@ -224,6 +378,8 @@ static void decode_together(bool entire, int32_t *ids) {
         const int32_t first[] = {(int32_t)(5 + 3 * i), 9};
         sessions[i] = open_session();
         samplers[i] = sampler_of(i);
+        filters[i] = filter_of((uint32_t)i, false);
+        set_filter(samplers[i], i % 8 ? &filters[i] : NULL);
         must(ag_session_prefill(sessions[i], first, 2, NULL, NULL, &err), &err);
     }
     for (size_t t = 0; t < STEPS; t++) {
@@ -244,6 +400,7 @@ static void decode_together(bool entire, int32_t *ids) {
         if (!entire) assert_int_equal(count_launches("take_best"), 2);
         for (size_t i = 0; i < SESSIONS; i++) {
             const float *logits = ag_session_logits(sessions[i]);
+            assert_int_equal(!logits, items[i].sampler && !needs_row(i)); /* on the device */
             if (!items[i].sampler) must(ag_sampler_sample(samplers[i], logits, &to[i], &err), &err);
             ag_sampler_accept(samplers[i], to[i]);
         }
@@ -325,6 +482,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_choose_for_all_sessions_in_one_query),
         cmocka_unit_test(generated_tokens_are_those_of_whole_rows),
+        cmocka_unit_test(constrained_tokens_need_no_whole_rows),
+        cmocka_unit_test(failed_masks_fail_their_step),
+        cmocka_unit_test(masks_may_change_after_a_step),
+        cmocka_unit_test(drafts_are_chosen_with_masks),
         cmocka_unit_test(device_logits_follow_the_session_state),
         cmocka_unit_test(logits_outlast_steps_of_other_sessions),
     };

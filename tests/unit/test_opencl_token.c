@@ -6,6 +6,7 @@
 #include "models/model_impl.h"
 #include "session/session_impl.h"
 #include "unit/opencl_device.h"
+#include "unit/random_filter.h"
 
 #include <antigravity/antigravity.h>
 #include <math.h>
@@ -298,7 +299,9 @@ static ag_sampler *new_sampler(const ag_sampler_params *p) {
     return s;
 }
 
-static void compare_choices(const ag_sampler_params *p, bool expect_listed) {
+/* filters: equal ones for both texts, or NULL. */
+static void compare_choices(const ag_sampler_params *p, random_filter *filters,
+                            bool expect_listed) {
     const uint32_t n_chosen = takes_all ? N_CHOSEN : N_CHOSEN / 2;
     ag_generate_params g = ag_generate_defaults();
     ag_session *s = new_session(NULL), *rows = new_session(NULL);
@@ -306,6 +309,10 @@ static void compare_choices(const ag_sampler_params *p, bool expect_listed) {
     heard h = {.n = 0};
     ag_error err;
     g.sampler = new_sampler(p);
+    for (size_t i = 0; filters && i < 2; i++) {
+        ag_sampler *to = i ? sampler : g.sampler;
+        assert_int_equal(ag_sampler_set_filter(to, &filters[i].base, &err), AG_OK);
+    }
     g.max_tokens = n_chosen;
     g.ignore_eos = true;
     g.on_token = hear;
@@ -314,10 +321,10 @@ static void compare_choices(const ag_sampler_params *p, bool expect_listed) {
     ag_cl_of(be)->switches.token = AG_CL_ON;
     if (ag_session_generate(s, prompt, 3, &g, NULL, &err) != AG_OK) fail_msg("%s", err.msg);
     const cl_uint listed = newest_token(be)->result.n_listed;
-    if (expect_listed) assert_in_range(listed, 1, AG_CL_TOKEN_LISTED);
-    else assert_true(listed > AG_CL_TOKEN_LISTED);
+    if (!filters && expect_listed) assert_in_range(listed, 1, AG_CL_TOKEN_LISTED);
+    if (!filters && !expect_listed) assert_true(listed > AG_CL_TOKEN_LISTED);
     assert_int_equal(ag_session_prefill(rows, prompt, 3, NULL, NULL, &err), AG_OK);
-    for (size_t i = 0; i < 3; i++) ag_sampler_accept(sampler, prompt[i]);
+    for (size_t i = 0; i < 3; i++) ag_sampler_accept_prompt(sampler, prompt[i]);
     for (size_t i = 0; i < n_chosen; i++) {
         int32_t id;
         assert_int_equal(ag_sampler_sample(sampler, ag_session_logits(rows), &id, &err), AG_OK);
@@ -336,14 +343,24 @@ static void launch_chooses_the_tokens_of_the_sampler(void **state) {
     ag_sampler_params p = ag_sampler_defaults();
     p.temperature = 0;
     p.repetition_penalty = 1.0f;
-    compare_choices(&p, true);
+    compare_choices(&p, NULL, true);
     p.temperature = 1.5f;
     p.top_k = 2;
-    for (p.seed = 1; p.seed <= 3; p.seed++) compare_choices(&p, true);
+    for (p.seed = 1; p.seed <= 3; p.seed++) compare_choices(&p, NULL, true);
     p.top_k = 1;
     p.repetition_penalty = 1.3f;
     p.repetition_window = 2;
-    compare_choices(&p, true);
+    compare_choices(&p, NULL, true);
+}
+
+static void masks_are_applied_after_the_launch(void **state) {
+    (void)state;
+    ag_sampler_params p = ag_sampler_defaults();
+    p.temperature = 0;
+    random_filter filters[2];
+    for (size_t i = 0; i < 2; i++)
+        filters[i] = make_random_filter(ag_model_get_info(model)->n_vocab, 3, true);
+    compare_choices(&p, filters, true);
 }
 
 /* A single group of a CPU reports too few of its largest logits for a bound. */
@@ -353,7 +370,7 @@ static void searches_the_row_when_candidates_do_not_suffice(void **state) {
     ag_sampler_params p = ag_sampler_defaults();
     p.temperature = 1.5f;
     p.top_k = 40;
-    compare_choices(&p, many_groups);
+    compare_choices(&p, NULL, many_groups);
 }
 
 int main(int argc, char **argv) {
@@ -374,6 +391,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(sessions_and_models_take_turns),
         cmocka_unit_test(few_sessions_of_a_step_have_launches_of_their_own),
         cmocka_unit_test(launch_chooses_the_tokens_of_the_sampler),
+        cmocka_unit_test(masks_are_applied_after_the_launch),
         cmocka_unit_test(searches_the_row_when_candidates_do_not_suffice),
         cmocka_unit_test(launch_adds_to_the_sums_of_policies),
         cmocka_unit_test(tables_of_blocks_are_sent_when_they_change),

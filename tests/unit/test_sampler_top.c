@@ -3,6 +3,7 @@
 #include "text/random.h"
 #include "text/sampler_top.h"
 #include "text/select.h"
+#include "unit/random_filter.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -28,16 +29,22 @@ static void fill(ag_random *random, float *row) {
 }
 
 /* Computes the largest logits as a device does. */
-static ag_status sample_top(ag_sampler *s, const float *row, size_t bad, int32_t *id,
-                            ag_error *err) {
+static ag_status sample_top(ag_sampler *s, const float *row, int32_t *id, ag_error *err) {
     int32_t ids[MAX_IDS], best_ids[MAX_K];
-    float best[MAX_K], at[MAX_IDS];
-    size_t n_ids, k;
-    assert_true(ag_sampler_top_k(s, ids, MAX_IDS, &n_ids, MAX_K, &k));
-    const size_t n_best = ag_select_top(row, N, k, best_ids);
+    float best[MAX_K], at[MAX_IDS], masked[N];
+    size_t n_ids, k, bad = SIZE_MAX;
+    const uint32_t *mask;
+    assert_true(ag_sampler_top_k(s, &mask, ids, MAX_IDS, &n_ids, MAX_K, &k));
+    for (size_t i = N; i-- > 0;) {
+        const bool allowed = !mask || mask[i / 32] >> (i % 32) & 1;
+        masked[i] = allowed && isfinite(row[i]) ? row[i] : -INFINITY;
+        if (allowed && (isnan(row[i]) || row[i] == INFINITY)) bad = i;
+    }
+    const size_t n_best = k ? ag_select_top(masked, N, k, best_ids) : 0;
     for (size_t i = 0; i < n_best; i++) best[i] = row[best_ids[i]];
     for (size_t i = 0; i < n_ids; i++) at[i] = row[ids[i]];
-    const ag_top_logits top = {.best_ids = best_ids,
+    const ag_top_logits top = {.mask = mask,
+                               .best_ids = best_ids,
                                .best = best,
                                .n_best = n_best,
                                .ids = ids,
@@ -47,7 +54,8 @@ static ag_status sample_top(ag_sampler *s, const float *row, size_t bad, int32_t
     return ag_sampler_sample_top(s, &top, id, err);
 }
 
-static void compare(const ag_sampler_params *p) {
+/* filters: equal ones of both samplers, or NULL. n_bad: values of a row that are not numbers. */
+static void compare_filtered(const ag_sampler_params *p, random_filter *filters, size_t n_bad) {
     ag_sampler *whole, *best;
     float row[N];
     ag_random random;
@@ -55,11 +63,22 @@ static void compare(const ag_sampler_params *p) {
     ag_random_seed(&random, p->seed);
     assert_int_equal(ag_sampler_create(p, N, &whole, &err), AG_OK);
     assert_int_equal(ag_sampler_create(p, N, &best, &err), AG_OK);
+    if (filters) {
+        assert_int_equal(ag_sampler_set_filter(whole, &filters[0].base, &err), AG_OK);
+        assert_int_equal(ag_sampler_set_filter(best, &filters[1].base, &err), AG_OK);
+    }
     for (int i = 0; i < ROUNDS; i++) {
         int32_t expected, actual;
         fill(&random, row);
-        assert_int_equal(ag_sampler_sample(whole, row, &expected, &err), AG_OK);
-        if (sample_top(best, row, SIZE_MAX, &actual, &err) != AG_OK) fail_msg("%s", err.msg);
+        for (size_t b = 0; b < n_bad; b++)
+            row[(size_t)(ag_random_unit(&random) * N)] = b % 2 ? NAN : INFINITY;
+        const ag_status st = ag_sampler_sample(whole, row, &expected, &err);
+        assert_true(st == AG_OK || n_bad);
+        ag_status top;
+        do top = sample_top(best, row, &actual, &err);
+        while (top == AG_OK && actual < 0);
+        if (top != st) fail_msg("round %d: %s instead of %s", i, err.msg, ag_status_name(st));
+        if (st != AG_OK) expected = actual = 0;
         if (actual != expected) fail_msg("round %d: %d instead of %d", i, actual, expected);
         ag_sampler_accept(whole, expected);
         ag_sampler_accept(best, expected);
@@ -67,6 +86,8 @@ static void compare(const ag_sampler_params *p) {
     ag_sampler_destroy(best);
     ag_sampler_destroy(whole);
 }
+
+static void compare(const ag_sampler_params *p) { compare_filtered(p, NULL, 0); }
 
 static void chooses_the_tokens_of_a_full_row(void **state) {
     (void)state;
@@ -83,6 +104,23 @@ static void chooses_the_tokens_of_a_full_row(void **state) {
             p.n_logit_bias = p.seed == 1 ? 0 : N_BIASES;
             compare(&p);
         }
+    }
+}
+
+/* Values that are not numbers are errors unless the mask leaves them out. */
+static void chooses_among_the_tokens_of_a_mask(void **state) {
+    (void)state;
+    ag_sampler_params p = ag_sampler_defaults();
+    p.repetition_penalty = 1.3f;
+    p.logit_bias = biases;
+    for (p.seed = 1; p.seed <= 8; p.seed++) {
+        random_filter filters[2];
+        for (size_t i = 0; i < 2; i++)
+            filters[i] = make_random_filter(N, (uint32_t)p.seed, p.seed % 2);
+        p.top_k = p.seed % 3 ? 40 : 300;
+        p.temperature = p.seed % 4 ? 1.5f : 0;
+        p.n_logit_bias = p.seed > 4 ? N_BIASES : 0;
+        compare_filtered(&p, filters, p.seed > 6 ? 6 : 0);
     }
 }
 
@@ -103,6 +141,7 @@ static void requires_the_full_row_when_few_do_not_suffice(void **state) {
     ag_sampler_params p = ag_sampler_defaults();
     int32_t ids[MAX_IDS];
     size_t n_ids, k;
+    const uint32_t *mask;
     ag_sampler *s;
     p.repetition_penalty = 1.1f;
     p.repetition_window = 200;
@@ -110,7 +149,7 @@ static void requires_the_full_row_when_few_do_not_suffice(void **state) {
         p.top_k = i == 0 ? 0 : i == 1 ? MAX_K + 1 : 40;
         assert_int_equal(ag_sampler_create(&p, N, &s, NULL), AG_OK);
         for (int32_t id = 0; id <= MAX_IDS; id++) ag_sampler_accept(s, id);
-        assert_false(ag_sampler_top_k(s, ids, MAX_IDS, &n_ids, MAX_K, &k));
+        assert_false(ag_sampler_top_k(s, &mask, ids, MAX_IDS, &n_ids, MAX_K, &k));
         ag_sampler_destroy(s);
     }
 }
@@ -125,14 +164,15 @@ static void rejects_rows_that_are_not_finite(void **state) {
     p.repetition_penalty = 1.1f;
     assert_int_equal(ag_sampler_create(&p, N, &s, NULL), AG_OK);
     for (int i = 0; i < N; i++) row[i] = 0;
-    assert_int_equal(sample_top(s, row, 17, &id, &err), AG_INVALID);
+    row[17] = NAN;
+    assert_int_equal(sample_top(s, row, &id, &err), AG_INVALID);
     assert_non_null(strstr(err.msg, "logit 17 of 500"));
     for (int i = 0; i < N; i++) row[i] = -INFINITY;
-    assert_int_equal(sample_top(s, row, SIZE_MAX, &id, &err), AG_INVALID);
+    assert_int_equal(sample_top(s, row, &id, &err), AG_INVALID);
     assert_non_null(strstr(err.msg, "-inf"));
     ag_sampler_accept(s, 20);
     row[20] = INFINITY;
-    assert_int_equal(sample_top(s, row, SIZE_MAX, &id, &err), AG_INVALID);
+    assert_int_equal(sample_top(s, row, &id, &err), AG_INVALID);
     assert_non_null(strstr(err.msg, "logit 20 of 500"));
     ag_sampler_destroy(s);
 }
@@ -140,6 +180,7 @@ static void rejects_rows_that_are_not_finite(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chooses_the_tokens_of_a_full_row),
+        cmocka_unit_test(chooses_among_the_tokens_of_a_mask),
         cmocka_unit_test(strong_penalties_need_more_logits),
         cmocka_unit_test(requires_the_full_row_when_few_do_not_suffice),
         cmocka_unit_test(rejects_rows_that_are_not_finite),
