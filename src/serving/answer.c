@@ -6,6 +6,7 @@
 #include "platform/clock.h"
 #include "serving/logprobs.h"
 #include "serving/serving_impl.h"
+#include "session/session_impl.h"
 #include "session/stop.h"
 
 #include <string.h>
@@ -145,6 +146,7 @@ static void cache_session(ag_serving *s, ag_answer *a) {
     ag_ids ids = {0};
     if (!session) return;
     if (!a->request->p.no_prefix) ag_answer_tokens(a, &ids, NULL);
+    ag_session_choose_later(session, false);
     a->session = NULL; /* stops counting as a running session */
     ag_prefix_cache_add(&s->prefixes, a->request, session, &ids);
 }
@@ -206,8 +208,7 @@ static void make_late(ag_answer *a) {
 
 /* Sets *id to the next token. *needs_mask: the constraint has not accepted it yet. A token that
  * fires a trigger makes the answer late; *id is then -1. */
-static ag_status sample(ag_answer *a, const float *logits, int32_t *id, bool *needs_mask,
-                        ag_error *err) {
+static ag_status sample(ag_answer *a, int32_t *id, bool *needs_mask, ag_error *err) {
     ag_mask_group *masks = a->request->masks;
     *needs_mask = masks;
     if (a->pending_id >= 0 && !ag_mask_group_has_rejected(masks, a->index)) {
@@ -217,7 +218,7 @@ static ag_status sample(ag_answer *a, const float *logits, int32_t *id, bool *ne
         return AG_OK;
     }
     a->pending_id = -1;
-    AG_TRY(ag_sampler_sample(a->sampler, logits, id, err));
+    AG_TRY(ag_session_choose(a->session, a->sampler, id, err));
     ag_constraint *c = masks ? ag_mask_group_constraint(masks, a->index) : NULL;
     if (!c || !ag_constraint_is_free(c) || ends_text(&a->request->p, *id)) return AG_OK;
     bool fires;
@@ -235,18 +236,17 @@ static ag_status sample(ag_answer *a, const float *logits, int32_t *id, bool *ne
  * answer becomes late. */
 static ag_status choose(ag_serving *s, ag_answer *a, ag_error *err) {
     const ag_request_params *p = &a->request->p;
-    const float *logits = ag_session_logits(a->session);
     ag_logprob top[AG_SERVING_MAX_TOP];
     ag_request_event e = {.id = a->chosen};
     bool needs_mask = false;
     a->chosen = -1;
-    if (e.id < 0 && !logits)
+    if (e.id < 0 && a->session->logits.location == AG_LOGITS_ABSENT)
         return AG_FAIL(err, DEVICE, "cannot choose a token: the step left no logits");
-    if (e.id < 0) AG_TRY(sample(a, logits, &e.id, &needs_mask, err));
+    if (e.id < 0) AG_TRY(sample(a, &e.id, &needs_mask, err));
     if (e.id < 0) return AG_OK;
     a->last_at = ag_now_s();
     if (a->first_at <= 0) a->first_at = a->last_at;
-    if (p->logprobs) ag_event_set_logprobs(&e, p, logits, top);
+    if (p->logprobs) ag_event_set_logprobs(&e, p, ag_session_logits(a->session), top);
     return accept_token(s, a, &e, needs_mask, err);
 }
 

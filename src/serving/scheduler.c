@@ -12,6 +12,7 @@
 #include "core/fail.h"
 #include "serving/logprobs.h"
 #include "serving/serving_impl.h"
+#include "session/session_impl.h"
 
 /* Items of a pass with their requests. */
 typedef struct step_pass {
@@ -47,12 +48,34 @@ static void after_chunk(ag_serving *s, ag_served_request *r, size_t n) {
     if (st != AG_OK) fail_request(r, st, &err);
 }
 
+/* Finds in one query what the answers whose masks are made need. Answers after a late one are late,
+ * too. If the query fails, each choice has its own, which reports the error. */
+static void find_masked(const step_pass *p) {
+    const ag_served_request *late = NULL;
+    ag_session *sessions[AG_SERVING_MAX_RUNNING];
+    ag_sampler *samplers[AG_SERVING_MAX_RUNNING];
+    size_t n = 0;
+    for (size_t i = 0; i < p->n; i++) {
+        const ag_served_request *r = p->requests[i];
+        ag_answer *a = p->answers[i];
+        if (!a || !r->masks || r->status != AG_OK || r->n_late) continue;
+        if (r == late || !ag_mask_group_is_ready(r->masks, a->index)) {
+            late = r;
+            continue;
+        }
+        sessions[n] = a->session;
+        samplers[n++] = a->sampler;
+    }
+    (void)ag_session_find_tops(sessions, samplers, n, NULL);
+}
+
 /* Counts the pass, advances prompts and chooses tokens of answers. */
 static void after_pass(ag_serving *s, const step_pass *p) {
     ag_served_model *m = p->requests[0]->p.model;
     s->now.n_steps++;
     s->now.n_rows += p->n_rows;
     if (p->n_rows > m->touched_rows) m->touched_rows = p->n_rows;
+    find_masked(p);
     for (size_t i = 0; i < p->n; i++) {
         ag_served_request *r = p->requests[i];
         ag_error err;
@@ -109,10 +132,10 @@ static void run_items(ag_serving *s, step_pass *p) {
 
 /* ---- next tokens ---- */
 
-/* Returns whether the step chooses the request's tokens: on a device, if neither masks nor logprobs
- * need all logits on the host. */
+/* Returns whether the request's tokens are chosen on a device: no logprobs need all logits. Without
+ * masks the step chooses. */
 static bool chooses_on_device(const ag_serving *s, const ag_served_request *r) {
-    return ag_has_top_k(s->backend) && !r->masks && !r->p.logprobs;
+    return ag_has_top_k(s->backend) && !r->p.logprobs;
 }
 
 /* Runs the next token of every answer of a model. Returns the number of rows. */
@@ -125,13 +148,15 @@ static size_t decode(ag_serving *s, const ag_served_model *m) {
         for (size_t i = 0; r->p.model == m && !r->session && i < r->p.n_answers; i++) {
             ag_answer *a = &r->answers[i];
             if (a->ended || r->status != AG_OK) continue;
+            const bool on_device = chooses_on_device(s, r);
+            ag_session_choose_later(a->session, on_device && r->masks);
             add_item(&p, r, a,
                      (ag_step_item){.session = a->session,
                                     .ids = &a->ids.data[a->ids.n - 1],
                                     .n = 1,
                                     .phase = AG_PHASE_DECODE,
                                     .logits = AG_LOGITS_LAST,
-                                    .sampler = chooses_on_device(s, r) ? a->sampler : NULL,
+                                    .sampler = on_device && !r->masks ? a->sampler : NULL,
                                     .chosen = &a->chosen});
             n_rows++;
             if (p.n == max || p.n == AG_SERVING_MAX_RUNNING) run_items(s, &p);

@@ -12,6 +12,8 @@ bool ag_session_chooses_on_device(const ag_session *s) {
     return s->logits.copied && ag_has_top_k(s->model->backend);
 }
 
+void ag_session_choose_later(ag_session *s, bool later) { s->logits.chosen_later = later; }
+
 ag_status ag_session_fetch_logits(ag_session *s, ag_error *err) {
     s->logits.top.known = false;
     if (s->logits.location != AG_LOGITS_ON_DEVICE) return AG_OK;

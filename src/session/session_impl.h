@@ -38,6 +38,7 @@ struct ag_session {
         ag_tensor on_device; /* `row` or a row of the model's logit_rows */
         float *host;         /* the caller's logits: row itself, or `copied` */
         float *copied;       /* owned; NULL if the host can read the backend's memory */
+        bool chosen_later;   /* stay on the device without a sampler in the step, too */
         /* Top-k query for the next row and, if top.known, its result for the row on the device. */
         ag_top_k top;
         int32_t top_ids[AG_TOP_K_IDS];
@@ -95,6 +96,9 @@ ag_status ag_session_restore_with_hooks(ag_session *s, const char *path,
 
 /* choose.c. Returns whether rows that are only sampled from stay on the device. */
 bool ag_session_chooses_on_device(const ag_session *s);
+/* Sets whether the session's rows stay on the device, if it can choose, although a step has no
+ * sampler: the caller chooses after the step. Such a step waits for the device. */
+void ag_session_choose_later(ag_session *s, bool later);
 /* Writes the sampler's query for the next row, with the filter's mask, to logits.top. Returns false
  * if the sampler needs all logits or none. */
 bool ag_session_request_top(ag_session *s, const ag_sampler *sampler);
@@ -103,7 +107,13 @@ ag_status ag_session_fetch_logits(ag_session *s, ag_error *err);
 /* Chooses a token as ag_sampler_sample() does. The session must have logits. */
 ag_status ag_session_choose(ag_session *s, ag_sampler *sampler, int32_t *id, ag_error *err);
 
-/* step_logits.c. Computes the logits of all output rows, in groups, and delivers
+/* step_logits.c. Returns whether the device keeps the item's logits. */
+bool ag_step_keeps_on_device(const ag_step_item *item);
+/* Finds in one query what samplers need to choose for n sessions of a model. Leaves out sessions
+ * whose logits are not in the model's rows: their choices have queries of their own. */
+ag_status ag_session_find_tops(ag_session *const sessions[], ag_sampler *const samplers[], size_t n,
+                               ag_error *err);
+/* Computes the logits of all output rows, in groups, and delivers
  * them to callbacks and samplers. `computed`: the pass has already computed the logits of the last
  * row of each item. */
 ag_status ag_step_deliver_logits(const ag_step_item *items, size_t n, bool computed, ag_error *err);

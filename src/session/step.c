@@ -112,10 +112,10 @@ static ag_status device_step(const ag_step_item *item, ag_sequence *seq, bool *d
     ag_session *s = item->session;
     *done = false;
     if (!is_token(item)) return AG_OK;
-    const bool on_device = item->sampler && ag_session_chooses_on_device(s);
+    const bool on_device = ag_step_keeps_on_device(item);
     /* The filter may make its mask while the device computes: its query follows. */
-    const bool selects =
-        on_device && ag_sampler_is_free(item->sampler) && ag_session_request_top(s, item->sampler);
+    const bool selects = on_device && item->sampler && ag_sampler_is_free(item->sampler) &&
+                         ag_session_request_top(s, item->sampler);
     AG_TRY(ag_model_device_step(s->model, seq, &s->logits.row, on_device ? NULL : s->logits.copied,
                                 selects ? &s->logits.top : NULL, done, err));
     if (!*done) return AG_OK;

@@ -121,26 +121,53 @@ static ag_status vacate_rows(const ag_model *m, size_t n, ag_error *err) {
     return AG_OK;
 }
 
-/* Returns whether the device keeps the item's logits, since only a sampler needs them. */
-static bool stays_on_device(const ag_step_item *item) {
-    return item->sampler && !item->row && ag_session_chooses_on_device(item->session);
+bool ag_step_keeps_on_device(const ag_step_item *item) {
+    const ag_session *s = item->session;
+    return (item->sampler || s->logits.chosen_later) && !item->row &&
+           ag_session_chooses_on_device(s);
+}
+
+/* tops [n]: of the model's first rows; NULL: the row has no query */
+static ag_status query_rows(ag_model *m, ag_top_k *const tops[], size_t n, ag_error *err) {
+    ag_tensor rows;
+    bool any = false;
+    for (size_t i = 0; i < n; i++) any = any || tops[i];
+    if (!any) return AG_OK;
+    AG_TRY(ag_tensor_rows(&rows, &m->logit_rows, 0, n, err));
+    return ag_take_error(m->backend, ag_find_top_k(m->backend, &rows, tops), err);
 }
 
 /* Finds what the samplers of all items need in one query. Rows of AG_LOGITS_ALL have queries of
  * their own, which depend on earlier choices. */
-static ag_status find_tops(ag_model *m, const output_row *outputs, size_t n, const ag_tensor *rows,
-                           ag_error *err) {
+static ag_status find_tops(ag_model *m, const output_row *outputs, size_t n, ag_error *err) {
     ag_top_k *tops[AG_LOGIT_ROWS_DEVICE];
-    bool any = false;
     for (size_t i = 0; i < n; i++) {
         const ag_step_item *item = outputs[i].item;
-        tops[i] = item->logits == AG_LOGITS_LAST && stays_on_device(item) &&
+        tops[i] = item->sampler && item->logits == AG_LOGITS_LAST &&
+                          ag_step_keeps_on_device(item) &&
                           ag_session_request_top(item->session, item->sampler)
                       ? &item->session->logits.top
                       : NULL;
-        any = any || tops[i];
     }
-    return any ? ag_take_error(m->backend, ag_find_top_k(m->backend, rows, tops), err) : AG_OK;
+    return query_rows(m, tops, n, err);
+}
+
+ag_status ag_session_find_tops(ag_session *const sessions[], ag_sampler *const samplers[], size_t n,
+                               ag_error *err) {
+    ag_top_k *tops[AG_LOGIT_ROWS_DEVICE] = {NULL};
+    ag_model *m = n ? sessions[0]->model : NULL;
+    size_t n_rows = 0;
+    for (size_t i = 0; i < n; i++) {
+        ag_session *s = sessions[i];
+        const ag_tensor *row = &s->logits.on_device;
+        if (s->logits.location != AG_LOGITS_ON_DEVICE || row->buffer != m->logit_rows.buffer ||
+            !ag_session_request_top(s, samplers[i]))
+            continue;
+        const size_t r = (row->offset - m->logit_rows.offset) / ag_tensor_bytes(row);
+        tops[r] = &s->logits.top;
+        if (n_rows <= r) n_rows = r + 1;
+    }
+    return query_rows(m, tops, n_rows, err);
 }
 
 /* Makes row `row` of the group its session's logits and delivers them. */
@@ -153,7 +180,7 @@ static ag_status store_row(ag_model *m, const output_row *r, size_t row, ag_erro
     }
     if (r->item->logits == AG_LOGITS_ALL) s->logits.top.known = false;
     s->logits.location = AG_LOGITS_ABSENT;
-    if (stays_on_device(r->item)) {
+    if (ag_step_keeps_on_device(r->item)) {
         AG_TRY(ag_tensor_rows(&s->logits.on_device, &m->logit_rows, row, 1, err));
         m->logit_row_users[row] = s;
         s->logits.location = AG_LOGITS_ON_DEVICE;
@@ -184,7 +211,7 @@ static ag_status compute_group(ag_model *m, const output_row *outputs, const siz
     if (!adjacent) AG_TRY(gather_rows(m, rows, n, err));
     const ag_tensor *hidden = adjacent ? &m->hidden : &m->stream;
     AG_TRY(ag_model_logits(m, hidden, adjacent ? rows[0] : 0, n, &logits, err));
-    AG_TRY(find_tops(m, outputs, n, &logits, err));
+    AG_TRY(find_tops(m, outputs, n, err));
     for (size_t i = 0; i < n; i++) AG_TRY(store_row(m, &outputs[i], i, err));
     return AG_OK;
 }
@@ -222,11 +249,10 @@ ag_status ag_step_compute_row(const ag_step_item *item, const ag_sequence *seq, 
     s->logits.location = s->logits.copied ? AG_LOGITS_ON_DEVICE : AG_LOGITS_ON_HOST;
     s->logits.on_device = s->logits.row;
     if (!s->logits.copied) AG_TRY(ag_buffer_sync(s->logits.owner, err));
-    return stays_on_device(item) ? AG_OK : ag_session_fetch_logits(s, err);
+    return ag_step_keeps_on_device(item) ? AG_OK : ag_session_fetch_logits(s, err);
 }
 
-ag_status ag_step_deliver_logits(const ag_step_item *items, size_t n, bool computed,
-                                 ag_error *err) {
+static ag_status deliver_logits(const ag_step_item *items, size_t n, bool computed, ag_error *err) {
     const bool one = n == 1 && (items[0].n == 1 || items[0].logits == AG_LOGITS_LAST);
     const ag_model *m = items[0].session->model;
     size_t n_outputs = 0;
@@ -238,6 +264,15 @@ ag_status ag_step_deliver_logits(const ag_step_item *items, size_t n, bool compu
     for (size_t i = 0; i < n; i++)
         AG_TRY(deliver_row(&(output_row){&items[i], items[i].n - 1}, err));
     return AG_OK;
+}
+
+ag_status ag_step_deliver_logits(const ag_step_item *items, size_t n, bool computed,
+                                 ag_error *err) {
+    ag_backend *be = items[0].session->model->backend;
+    bool waits = false;
+    AG_TRY(deliver_logits(items, n, computed, err));
+    for (size_t i = 0; i < n; i++) waits = waits || items[i].session->logits.chosen_later;
+    return waits ? ag_take_error(be, ag_sync(be), err) : AG_OK;
 }
 
 /* ---- hidden states ---- */

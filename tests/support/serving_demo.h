@@ -39,6 +39,21 @@ static inline ag_served_model *add_model(const char *name, const char *path) {
     return model;
 }
 
+/* max_work 0: the default */
+static inline ag_constraint *demo_constraint(ag_constraint_kind kind, const char *text,
+                                             size_t max_work) {
+    const ag_constraint_vocab *vocab;
+    ag_constraint_params p = ag_constraint_defaults(kind);
+    ag_constraint *c;
+    ag_error err;
+    p.text = text;
+    p.len = strlen(text);
+    if (max_work) p.max_work = max_work;
+    must(ag_served_model_vocab(demo, &vocab, &err), &err);
+    must(ag_constraint_create(vocab, &p, &c, &err), &err);
+    return c;
+}
+
 /* Starts an engine without a model. */
 static inline void start_engine(const ag_serving_params *p) {
     ag_error err;

@@ -366,9 +366,11 @@ static uint64_t count_launches(const char *kernel) {
     return sum;
 }
 
-/* Decodes with samplers in the step or, if `entire`, from all logits. Most samplers have a mask.
+typedef enum choice { FROM_ROWS, IN_STEP, AFTER_STEP } choice;
+
+/* Decodes with a choice from all logits, or from the best of them. Most samplers have a mask.
  * ids [STEPS][SESSIONS] */
-static void decode_together(bool entire, int32_t *ids) {
+static void decode_together(choice how, int32_t *ids) {
     random_filter filters[SESSIONS];
     ag_session *sessions[SESSIONS];
     ag_sampler *samplers[SESSIONS];
@@ -385,7 +387,8 @@ static void decode_together(bool entire, int32_t *ids) {
     for (size_t t = 0; t < STEPS; t++) {
         int32_t *to = ids + t * SESSIONS;
         for (size_t i = 0; i < SESSIONS; i++) {
-            const bool chooses = !entire && i != 2;
+            const bool chooses = how == IN_STEP && i != 2;
+            ag_session_choose_later(sessions[i], how == AFTER_STEP && i != 2);
             items[i] = (ag_step_item){.session = sessions[i],
                                       .ids = t ? to - SESSIONS + i : &prompt[0],
                                       .n = 1,
@@ -397,13 +400,21 @@ static void decode_together(bool entire, int32_t *ids) {
         (void)count_launches("");
         must(ag_session_step(items, SESSIONS, &err), &err);
         /* Two groups of rows. Samplers that need entire rows have no query. */
-        if (!entire) assert_int_equal(count_launches("take_best"), 2);
+        assert_int_equal(count_launches("take_best"), how == IN_STEP ? 2 : 0);
+        if (how == AFTER_STEP) must(ag_session_find_tops(sessions, samplers, SESSIONS, &err), &err);
         for (size_t i = 0; i < SESSIONS; i++) {
             const float *logits = ag_session_logits(sessions[i]);
-            assert_int_equal(!logits, items[i].sampler && !needs_row(i)); /* on the device */
-            if (!items[i].sampler) must(ag_sampler_sample(samplers[i], logits, &to[i], &err), &err);
+            const bool after = how == AFTER_STEP && i != 2;
+            assert_int_equal(!logits, after || (items[i].sampler && !needs_row(i)));
+            if (after) must(ag_session_choose(sessions[i], samplers[i], &to[i], &err), &err);
+            else if (!items[i].sampler)
+                must(ag_sampler_sample(samplers[i], logits, &to[i], &err), &err);
+            if (after) assert_int_equal(!ag_session_logits(sessions[i]), !needs_row(i));
             ag_sampler_accept(samplers[i], to[i]);
         }
+        /* The second group's rows have replaced some of the first, whose choices have queries. */
+        if (how == AFTER_STEP)
+            assert_in_range(count_launches("take_best"), 1, 1 + SESSIONS - AG_LOGIT_ROWS_DEVICE);
     }
     for (size_t i = 0; i < SESSIONS; i++) {
         ag_sampler_destroy(samplers[i]);
@@ -414,9 +425,11 @@ static void decode_together(bool entire, int32_t *ids) {
 static void steps_choose_for_all_sessions_in_one_query(void **state) {
     (void)state;
     int32_t from_top[STEPS * SESSIONS], from_rows[STEPS * SESSIONS];
-    decode_together(true, from_rows);
-    decode_together(false, from_top);
-    assert_memory_equal(from_top, from_rows, sizeof from_rows);
+    decode_together(FROM_ROWS, from_rows);
+    for (choice how = IN_STEP; how <= AFTER_STEP; how++) {
+        decode_together(how, from_top);
+        assert_memory_equal(from_top, from_rows, sizeof from_rows);
+    }
 }
 
 /* Feeds a token to n sessions. sampler NULL: their logits are copied to the host. */

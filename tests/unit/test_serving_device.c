@@ -5,6 +5,7 @@
 #include "core/backend_ops.h"
 #include "core/block_pool.h"
 #include "serving/serving_impl.h"
+#include "session/session_impl.h"
 #include "support/named_backend.h"
 #include "support/serving_demo.h"
 
@@ -125,6 +126,55 @@ static void wide_steps_choose_tokens_on_the_device(void **state) {
     assert_in_range(count_launches("take_best"), TOKENS - 2, 2 * TOKENS);
 }
 
+static atomic_size_t n_on_host, n_on_device;
+
+/* The session still has the logits from which the token was chosen. */
+static void count_location(client *c) {
+    const ag_served_request *r = serving->queue.running;
+    while (r && r->p.user != c) r = r->next;
+    if (!r || r->session || !r->answers[0].session) return;
+    const bool on_host = r->answers[0].session->logits.location == AG_LOGITS_ON_HOST;
+    atomic_fetch_add(on_host ? &n_on_host : &n_on_device, 1);
+}
+
+/* With logprobs, tokens are chosen on the host. The prompt's logits are there, too. */
+static void wide_steps_choose_constrained_tokens_on_the_device(void **state) {
+    (void)state;
+    static client alone[N];
+    static const int32_t prompts[N] = {20, 300, 411, 1000};
+    static const char *const texts[N] = {"[a-z ]+", "( [A-Z][a-z]+)+\\.", NULL,
+                                         "([0-9]{3} [a-z]+ )+"};
+    ag_request_params p[N];
+    for (int on_device = 0; on_device < 2; on_device++) {
+        for (size_t i = 0; i < N; i++) {
+            p[i] = request(&prompts[i], 1, TOKENS);
+            p[i].no_prefix = true;
+            p[i].sampling.temperature = i == 1 ? 0 : 1;
+            p[i].sampling.top_k = 30;
+            p[i].sampling.repetition_penalty = i == 3 ? 1.2f : 1;
+            p[i].sampling.seed = i;
+            p[i].logprobs = !on_device;
+            if (texts[i]) p[i].constraint = demo_constraint(AG_CONSTRAINT_REGEX, texts[i], 0);
+            if (!on_device) {
+                client_init(&alone[i]);
+                run_request(&alone[i], &p[i]);
+            }
+            clients[i].on_token = count_location;
+        }
+    }
+    (void)count_launches("");
+    send_together(p);
+    for (size_t i = 0; i < N; i++) {
+        finish(&clients[i], AG_OK);
+        assert_int_equal(clients[i].answers[0].n, alone[i].answers[0].n);
+        for (size_t t = 0; t < alone[i].answers[0].n; t++)
+            assert_int_equal(clients[i].answers[0].ids[t], alone[i].answers[0].ids[t]);
+        client_destroy(&alone[i]);
+    }
+    assert_true(atomic_load(&n_on_host) <= N);
+    assert_true(atomic_load(&n_on_device) >= N * (TOKENS / 2));
+}
+
 static void reserves_the_growth_of_the_block_pool(void **state) {
     (void)state;
     static const int32_t id = 20;
@@ -173,6 +223,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(batched_requests_match_single_ones, start_device, stop),
         cmocka_unit_test_setup_teardown(wide_steps_choose_tokens_on_the_device, start_wide,
                                         stop_wide),
+        cmocka_unit_test_setup_teardown(wide_steps_choose_constrained_tokens_on_the_device,
+                                        start_wide, stop_wide),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

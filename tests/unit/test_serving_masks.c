@@ -13,19 +13,6 @@ static const char schema[] =
 /* Each character multiplies the readings of the text. */
 static const char ambiguous[] = "root ::= s+\ns ::= [a-z ]+ | [a-z ]+ s | [a-z ]* [a-z ]*";
 
-static ag_constraint *constraint(ag_constraint_kind kind, const char *text, size_t max_work) {
-    const ag_constraint_vocab *vocab;
-    ag_constraint_params p = ag_constraint_defaults(kind);
-    ag_constraint *c;
-    ag_error err;
-    p.text = text;
-    p.len = strlen(text);
-    if (max_work) p.max_work = max_work;
-    must(ag_served_model_vocab(demo, &vocab, &err), &err);
-    must(ag_constraint_create(vocab, &p, &c, &err), &err);
-    return c;
-}
-
 static int32_t prompt[40];
 
 static ag_request_params constrained(ag_constraint *c, size_t n_answers, int64_t max_tokens) {
@@ -124,7 +111,7 @@ static void expect_answers_of_sessions(const ag_request_params *p, const char *t
         ag_sampler_params sampling = p->sampling;
         ag_session *session;
         sampling.seed += i;
-        ag_constraint *c = constraint(kind, text, 0);
+        ag_constraint *c = demo_constraint(kind, text, 0);
         must(ag_session_create(model, &sp, &session, &err), &err);
         must(ag_sampler_create(&sampling, (int32_t)ag_model_get_info(model)->n_vocab, &g.sampler,
                                &err),
@@ -146,7 +133,7 @@ static void expect_answers_of_sessions(const ag_request_params *p, const char *t
 
 static void matches_a_session(void **state) {
     (void)state;
-    ag_request_params p = constrained(constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0), 3, 40);
+    ag_request_params p = constrained(demo_constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0), 3, 40);
     run_request(&clients[0], &p);
     expect_answers_of_sessions(&p, schema, AG_CONSTRAINT_JSON_SCHEMA);
 }
@@ -164,17 +151,17 @@ static void tokens_do_not_depend_on_timing(void **state) {
     static client_answer alone[4];
     unsigned seed = 1;
     (void)state;
-    ag_request_params p = constrained(constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0), 4, 30);
+    ag_request_params p = constrained(demo_constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0), 4, 30);
     p.logprobs = true;
     run_request(&clients[0], &p);
     memcpy(alone, clients[0].answers, sizeof alone);
     serving->masks.before_job = delay_some;
     serving->masks.before_job_user = &seed;
     ag_request_params q = plain(60);
-    p.constraint = constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0);
+    p.constraint = demo_constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0);
     send_request(&clients[1], &q);
     send_request(&clients[2], &p);
-    p.constraint = constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0);
+    p.constraint = demo_constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0);
     send_request(&clients[3], &p);
     for (size_t i = 1; i < 4; i++) finish(&clients[i], AG_OK);
     for (size_t i = 0; i < 4; i++) {
@@ -194,7 +181,7 @@ static const char never_triggered[] =
 
 static ag_request_params triggered_request(size_t n_answers, int64_t max_tokens) {
     ag_request_params p =
-        constrained(constraint(AG_CONSTRAINT_GRAMMAR, triggered, 0), n_answers, max_tokens);
+        constrained(demo_constraint(AG_CONSTRAINT_GRAMMAR, triggered, 0), n_answers, max_tokens);
     p.ignore_eos = true;
     return p;
 }
@@ -214,7 +201,7 @@ static void free_text_needs_no_job(void **state) {
     memcpy(alone, clients[0].answers, sizeof alone);
     serving->masks.before_job = count_jobs;
     serving->masks.before_job_user = &n;
-    p.constraint = constraint(AG_CONSTRAINT_GRAMMAR, never_triggered, 0);
+    p.constraint = demo_constraint(AG_CONSTRAINT_GRAMMAR, never_triggered, 0);
     run_request(&clients[1], &p);
     for (size_t i = 0; i < 2; i++) same_answer(&clients[1].answers[i], &alone[i], i);
     assert_int_equal(n, 0);
@@ -242,10 +229,10 @@ static void triggered_tokens_do_not_depend_on_timing(void **state) {
     serving->masks.before_job = delay_some;
     serving->masks.before_job_user = &seed;
     ag_request_params q = plain(60);
-    p.constraint = constraint(AG_CONSTRAINT_GRAMMAR, triggered, 0);
+    p.constraint = demo_constraint(AG_CONSTRAINT_GRAMMAR, triggered, 0);
     send_request(&clients[1], &q);
     send_request(&clients[2], &p);
-    p.constraint = constraint(AG_CONSTRAINT_GRAMMAR, triggered, 0);
+    p.constraint = demo_constraint(AG_CONSTRAINT_GRAMMAR, triggered, 0);
     send_request(&clients[3], &p);
     for (size_t i = 1; i < 4; i++) finish(&clients[i], AG_OK);
     for (size_t i = 0; i < 4; i++) {
@@ -277,7 +264,7 @@ static void cancels_a_request_that_holds_a_token(void **state) {
 static void late_mask_does_not_delay_other_requests(void **state) {
     (void)state;
     close_gate(6); /* two tokens of three answers */
-    ag_request_params p = constrained(constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0), 3, 12);
+    ag_request_params p = constrained(demo_constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0), 3, 12);
     ag_request_params q = plain(30);
     send_request(&clients[0], &p);
     wait_for_job();
@@ -310,7 +297,7 @@ static uint64_t n_rounds(void) {
 static void engine_sleeps_while_all_masks_are_late(void **state) {
     (void)state;
     close_gate(2);
-    ag_request_params p = constrained(constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0), 1, 8);
+    ag_request_params p = constrained(demo_constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0), 1, 8);
     send_request(&clients[0], &p);
     wait_for_job();
     client_wait_tokens(&clients[0], 2);
@@ -329,7 +316,7 @@ static void engine_sleeps_while_all_masks_are_late(void **state) {
 static void cancels_a_request_while_its_mask_is_made(void **state) {
     (void)state;
     close_gate(3);
-    ag_request_params p = constrained(constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0), 2, 20);
+    ag_request_params p = constrained(demo_constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0), 2, 20);
     send_request(&clients[0], &p);
     wait_for_job();
     client_wait_tokens(&clients[0], 1);
@@ -337,7 +324,7 @@ static void cancels_a_request_while_its_mask_is_made(void **state) {
     finish(&clients[0], AG_CANCELLED);
     open_gate();
     /* Other requests continue. */
-    p.constraint = constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0);
+    p.constraint = demo_constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0);
     run_request(&clients[1], &p);
     expect_in_time();
 }
@@ -345,7 +332,7 @@ static void cancels_a_request_while_its_mask_is_made(void **state) {
 static void deadline_ends_a_late_request(void **state) {
     (void)state;
     close_gate(1);
-    ag_request_params p = constrained(constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0), 2, 20);
+    ag_request_params p = constrained(demo_constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0), 2, 20);
     p.deadline_s = 2;
     send_request(&clients[0], &p);
     finish(&clients[0], AG_CANCELLED);
@@ -362,7 +349,7 @@ static void cancels_a_waiting_request_while_masks_are_late(void **state) {
     params.max_running = 1;
     start_with(&params);
     close_gate(1);
-    ag_request_params p = constrained(constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0), 1, 8);
+    ag_request_params p = constrained(demo_constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0), 1, 8);
     ag_request_params q = plain(4);
     send_request(&clients[0], &p);
     wait_for_job();
@@ -387,7 +374,7 @@ static void engine_is_destroyed_while_a_mask_is_made(void **state) {
     pthread_t thread;
     (void)state;
     close_gate(3);
-    ag_request_params p = constrained(constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0), 2, 20);
+    ag_request_params p = constrained(demo_constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0), 2, 20);
     send_request(&clients[0], &p);
     wait_for_job();
     assert_int_equal(pthread_create(&thread, NULL, open_at_end, &clients[0]), 0);
@@ -421,7 +408,7 @@ static void failed_mask_ends_only_its_own_request(void **state) {
     send_request(&clients[1], &q);
     for (int run = 0; run < 2; run++) {
         ag_request_params p =
-            constrained(constraint(AG_CONSTRAINT_GRAMMAR, ambiguous, 1 << 22), 4, 30);
+            constrained(demo_constraint(AG_CONSTRAINT_GRAMMAR, ambiguous, 1 << 22), 4, 30);
         p.sampling.logit_bias = &no_end;
         p.sampling.n_logit_bias = 1;
         n_jobs = 0;
@@ -446,13 +433,14 @@ static void failed_mask_ends_only_its_own_request(void **state) {
 static void answers_of_a_request_share_a_budget(void **state) {
     (void)state;
     const char grammar[] = "root ::= [a-z ]{3000}"; /* one state per character */
-    ag_request_params p = constrained(constraint(AG_CONSTRAINT_GRAMMAR, grammar, 1 << 15), 4, 1000);
+    ag_request_params p =
+        constrained(demo_constraint(AG_CONSTRAINT_GRAMMAR, grammar, 1 << 15), 4, 1000);
     send_request(&clients[0], &p);
     finish(&clients[0], AG_LIMIT);
     expect_limit(&clients[0], "all tokens together need more than 262144 steps");
     for (size_t i = 0; i < 4; i++) assert_true(clients[0].answers[i].n > 10);
     ag_request_params alone =
-        constrained(constraint(AG_CONSTRAINT_GRAMMAR, grammar, 1 << 15), 1, 20);
+        constrained(demo_constraint(AG_CONSTRAINT_GRAMMAR, grammar, 1 << 15), 1, 20);
     run_request(&clients[1], &alone);
 }
 
