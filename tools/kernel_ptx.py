@@ -47,7 +47,7 @@ def token_options(types, more=""):
 
 def list_variants():
     """Returns (file, options, lowest architecture) of each program that the backend builds for NVIDIA's devices."""
-    plain = "bandwidth convert key_scores kv_compact kv_rerotate kv_write matmul_any recurrence rows top_k vendor_check"
+    plain = "bandwidth convert key_scores kv_compact kv_rerotate kv_write matmul_any recurrence rows sum_weights top_k vendor_check"
     variants = [(name, "", 75) for name in plain.split()]
     variants += [("kv_write", "-DWG=128 -DROTATES=1", 75), ("top_k", "-DMASK=1", 75)]
     variants += [("rows", "-DWG=256", 75), ("rows", "-DWIDTH=4", 75)]
@@ -61,7 +61,8 @@ def list_variants():
         options = f"-DDIM={dim} -DWARPS=4 -DK_TYPE={k_type} -DV_TYPE={v_type}{more}"  # f16, q8_0, q4_0
         variants.append(("attention_mma", options, 80))
     for dim, queries, k_type, v_type, more in ((64, 4, 1, 1, ""), (64, 8, 1, 1, ""), (128, 8, 1, 1, ""), (64, 4, 7, 5, ""),
-                                               (128, 4, 7, 7, ""), (128, 8, 5, 5, ""), (64, 4, 1, 1, " -DWINDOW=1 -DSOFTCAP=1")):
+                                               (128, 4, 7, 7, ""), (128, 8, 5, 5, ""), (64, 4, 1, 1, " -DWINDOW=1 -DSOFTCAP=1"),
+                                               (64, 4, 1, 1, " -DSCORES=1"), (128, 8, 1, 1, " -DSCORES=1")):
         options = f"-DDIM={dim} -DQUERIES={queries} -DWARPS=6 -DK_TYPE={k_type} -DV_TYPE={v_type}{more}"
         variants.append(("attention_rows", options, 80))
     for dtype in ("f32", "f16", "bf16"):

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention of sequences of one row each is one launch and gives the results of scalar code:
- * for sequences of different lengths, in one span and in several. */
+ * for sequences of different lengths, in one span and in several. So are sums of weights. */
 #include "unit/opencl_device.h"
 
 #include <math.h>
@@ -24,6 +24,7 @@ typedef struct shape {
     ag_dtype k_type, v_type;
     bool windows;
     float softcap;
+    bool sums, max; /* every second sequence has sums, or maxima, of attention weights */
 } shape;
 
 static float random_value(void) {
@@ -49,6 +50,9 @@ typedef struct caches {
     ag_kv_block blocks[SEQS][KV_HEADS * EACH];
     uint32_t slots[SEQS][KV_HEADS], until[SEQS], from[SEQS];
     ag_attention_seq seqs[SEQS];
+    ag_buffer *sums[SEQS];                     /* on the device: [MAX_SLOTS][KV_HEADS] */
+    float on_host[SEQS][KV_HEADS * MAX_SLOTS]; /* [KV_HEADS][MAX_SLOTS] */
+    uint32_t scored[SEQS][KV_HEADS];
 } caches;
 
 static void make_caches(caches *c, ag_backend *be, const shape *s) {
@@ -108,6 +112,51 @@ static void set_slots(caches *c) {
     c->until[4] = 3 * 100;
 }
 
+/* Gives every second sequence sums: one for each of the first slots, and old values behind. */
+static void set_sums(caches *c, const shape *s, ag_backend *be) {
+    float rows[MAX_SLOTS * KV_HEADS];
+    ag_error err;
+    for (size_t i = 0; i < SEQS && s->sums; i += 2) {
+        ag_attention_seq *seq = &c->seqs[i];
+        seq->score_max = s->max;
+        for (size_t k = 0; k < MAX_SLOTS * KV_HEADS; k++) {
+            const size_t head = k % KV_HEADS, slot = k / KV_HEADS;
+            const bool has_sum = slot < c->slots[i][head] / 2;
+            rows[k] = has_sum ? 0.25f : 100;
+            c->on_host[i][head * MAX_SLOTS + slot] = has_sum ? 0.25f : 0;
+        }
+        if (be == cpu) {
+            seq->scores = c->on_host[i];
+            seq->score_stride = MAX_SLOTS;
+            continue;
+        }
+        for (size_t h = 0; h < KV_HEADS; h++) c->scored[i][h] = c->slots[i][h] / 2;
+        seq->scored = c->scored[i];
+        if (!c->sums[i])
+            assert_int_equal(ag_memory_alloc(ag_backend_memory(be), sizeof rows, AG_USAGE_SCRATCH,
+                                             &c->sums[i], &err),
+                             AG_OK);
+        seq->device_scores = c->sums[i];
+        assert_int_equal(ag_buffer_upload(c->sums[i], 0, rows, sizeof rows, &err), AG_OK);
+    }
+}
+
+static void check_sums(const caches *have, const caches *want) {
+    float rows[MAX_SLOTS * KV_HEADS];
+    ag_error err;
+    for (size_t i = 0; i < SEQS; i++) {
+        if (!have->sums[i]) continue;
+        assert_int_equal(ag_buffer_download(rows, have->sums[i], 0, sizeof rows, &err), AG_OK);
+        for (size_t k = 0; k < MAX_SLOTS * KV_HEADS; k++) {
+            const size_t head = k % KV_HEADS, slot = k / KV_HEADS;
+            const float sum = want->on_host[i][head * MAX_SLOTS + slot];
+            if (slot >= want->slots[i][head] || fabsf(rows[k] - sum) <= 1e-5f) continue;
+            fail_msg("sequence %zu, head %zu, slot %zu: the sum is %g, not %g", i, head, slot,
+                     (double)rows[k], (double)sum);
+        }
+    }
+}
+
 static void attend(ag_backend *be, const caches *c, const shape *s, const float *values,
                    float *out) {
     const ag_shape rows = ag_shape_3d(SEQS + 1, KV_HEADS * s->group, s->dim);
@@ -134,10 +183,11 @@ static void copy_storage(ag_buffer *to, ag_buffer *from, size_t bytes) {
 }
 
 /* Checks for one launch of the kernel, beside those that find addresses. */
-static void check_launches(const ag_launch_info *kinds, size_t n) {
+static void check_launches(const ag_launch_info *kinds, size_t n, bool has_sums) {
     size_t n_rows = 0;
     for (size_t i = 0; i < n; i++) {
         if (strncmp(kinds[i].name, "address_of ", 11) == 0) continue;
+        if (has_sums && strncmp(kinds[i].name, "sum_weights ", 12) == 0) continue;
         assert_int_equal(strncmp(kinds[i].name, "attend_rows ", 12), 0);
         n_rows += kinds[i].n;
     }
@@ -149,7 +199,7 @@ static void check_shape(const shape *s) {
     static float q[MAX_VALUES], want[MAX_VALUES], have[MAX_VALUES];
     static const cl_uint units[] = {132, 132, 1, 1};
     const size_t n = (SEQS + 1) * KV_HEADS * s->group * s->dim;
-    caches on_cpu, on_device;
+    static caches on_cpu, on_device;
     ag_launch_info kinds[8];
     size_t n_kinds;
     make_caches(&on_cpu, cpu, s);
@@ -160,13 +210,16 @@ static void check_shape(const shape *s) {
     set_slots(&on_cpu);
     set_slots(&on_device);
     for (size_t i = 0; i < n; i++) q[i] = random_value();
+    set_sums(&on_cpu, s, cpu);
     attend(cpu, &on_cpu, s, q, want);
     for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
         ag_cl_of(device)->device.compute_units = units[u];
         assert_int_equal(ag_backend_launches(device, kinds, 8, &n_kinds), AG_OK);
+        set_sums(&on_device, s, device);
         attend(device, &on_device, s, q, have);
         assert_int_equal(ag_backend_launches(device, kinds, 8, &n_kinds), AG_OK);
-        check_launches(kinds, n_kinds);
+        check_launches(kinds, n_kinds, s->sums);
+        check_sums(&on_device, &on_cpu);
         for (size_t i = 0; i < n; i++) {
             if (fabsf(have[i] - want[i]) <= 1e-5f) continue;
             fail_msg("dim %u, %u units: value %zu is %g, not %g", s->dim, units[u], i,
@@ -175,6 +228,7 @@ static void check_shape(const shape *s) {
     }
     ag_buffer_release(&on_cpu.storage);
     ag_buffer_release(&on_device.storage);
+    for (size_t i = 0; i < SEQS; i++) ag_buffer_release(&on_device.sums[i]);
 }
 
 static void equals_scalar_code_when_sequences_share_a_launch(void **state) {
@@ -184,6 +238,14 @@ static void equals_scalar_code_when_sequences_share_a_launch(void **state) {
         {.dim = 64, .group = 9, .k_type = AG_Q8_0, .v_type = AG_Q4_0, .windows = true},
         {.dim = 96, .group = 3, .k_type = AG_Q4_0, .v_type = AG_Q8_0, .softcap = 5},
         {.dim = 128, .group = 5, .k_type = AG_F16, .v_type = AG_Q8_0},
+        {.dim = 64, .group = 4, .k_type = AG_F16, .v_type = AG_F16, .sums = true},
+        {.dim = 64,
+         .group = 9,
+         .k_type = AG_Q8_0,
+         .v_type = AG_Q4_0,
+         .softcap = 5,
+         .sums = true,
+         .max = true},
         {.dim = 16, .group = 1, .k_type = AG_F16, .v_type = AG_F16, .windows = true, .softcap = 3},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) check_shape(&shapes[i]);

@@ -145,8 +145,9 @@ bool ag_cl_keeps_scores(const ag_backend *b, size_t head_dim);
 /* Returns whether one launch can read or write rows of both sequences in one pass: those of b are
  * next to those of a, and their caches have equal types and sizes. */
 bool ag_cl_are_joinable(const ag_attention_seq *a, const ag_attention_seq *b);
-/* Returns the number of sequences at the start of seqs that one launch can serve. */
-size_t ag_cl_count_joinable(const ag_attention_seq *seqs, size_t n);
+/* Returns the number of sequences at the start of seqs that one launch can serve; sums: also those
+ * whose attention weights the device sums. */
+size_t ag_cl_count_joinable(const ag_attention_seq *seqs, size_t n, bool sums);
 /* Writes n sequences of one row each as one of n rows, whose cache has the KV heads of all. Its
  * arrays are valid until the next call: n_slots [n][heads], then visible_until [n], then [n] first
  * positions, to which visible_from points if there are windows. */
@@ -161,6 +162,17 @@ bool ag_cl_fits_attend_rows(const ag_cl_backend *cl, const ag_tensor *out, const
 ag_status ag_cl_attend_rows(ag_cl_backend *cl, const ag_tensor *out, const ag_tensor *q,
                             const ag_attention_seq *seqs, size_t n,
                             const ag_attention_params *params);
+
+/* ops_sum_weights.c */
+/* Returns the floats that attention of one row writes for a sequence's device_scores: scores of
+ * n_slots slots for each query head, of which a KV head has `group`. 0: it has none. */
+size_t ag_cl_score_floats(const ag_attention_seq *s, size_t group, uint32_t n_slots);
+/* Adds attention weights to the device_scores of n sequences of one row. scores: those of the
+ * sequences, one after the other, with `stride` slots; 0: with the slots of a sequence's blocks.
+ * n_new: slots that kv.n_slots lacks. */
+ag_status ag_cl_sum_weights(ag_cl_backend *cl, cl_mem scores, uint64_t scores_at,
+                            const ag_attention_seq *seqs, size_t n, size_t group, uint32_t n_new,
+                            uint32_t stride);
 
 /* ops_top_k.c */
 ag_status ag_cl_top_k(ag_backend *b, const ag_tensor *rows, ag_top_k *const tops[]);

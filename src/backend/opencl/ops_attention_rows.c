@@ -14,8 +14,9 @@ enum { MIN_SPAN_BLOCKS = 2 };
 
 /* ---- one cache of several sequences ---- */
 
-static bool is_single(const ag_attention_seq *s) {
-    return s->n_rows == 1 && !s->scores && !s->device_scores;
+/* sums: the device may sum the row's attention weights. */
+static bool is_single(const ag_attention_seq *s, bool sums) {
+    return s->n_rows == 1 && !s->scores && (!s->device_scores || (sums && !s->visible_from));
 }
 
 bool ag_cl_are_joinable(const ag_attention_seq *a, const ag_attention_seq *b) {
@@ -25,9 +26,9 @@ bool ag_cl_are_joinable(const ag_attention_seq *a, const ag_attention_seq *b) {
            x->p_offset == y->p_offset;
 }
 
-size_t ag_cl_count_joinable(const ag_attention_seq *seqs, size_t n) {
+size_t ag_cl_count_joinable(const ag_attention_seq *seqs, size_t n, bool sums) {
     size_t i = 1;
-    while (i < n && is_single(&seqs[0]) && is_single(&seqs[i]) &&
+    while (i < n && is_single(&seqs[0], sums) && is_single(&seqs[i], sums) &&
            ag_cl_are_joinable(&seqs[i - 1], &seqs[i]) &&
            !seqs[0].visible_from == !seqs[i].visible_from) {
         i++;
@@ -112,10 +113,11 @@ bool ag_cl_cache_fits_warps(const ag_kv_view *kv, size_t dim) {
            is_warp_type(kv->v_type, dim);
 }
 
+/* No GPU has summed weights this way yet. */
 bool ag_cl_fits_attend_rows(const ag_cl_backend *cl, const ag_tensor *out, const ag_tensor *q,
                             const ag_attention_seq *seq, const ag_attention_params *params) {
-    return cl->mma && cl->device.max_group >= WG && is_single(seq) && !params->sinks &&
-           q->offset % 16 == 0 && out->offset % 4 == 0 &&
+    return cl->mma && cl->device.max_group >= WG && is_single(seq, cl->switches.mma == AG_CL_ON) &&
+           !params->sinks && q->offset % 16 == 0 && out->offset % 4 == 0 &&
            ag_cl_cache_fits_warps(&seq->kv, q->shape.dim[2]);
 }
 
@@ -126,6 +128,7 @@ typedef struct grid {
     size_t n_blocks;                       /* blocks of all heads */
     size_t span_blocks;                    /* blocks of a span, about */
     size_t n_spans, max_spans;             /* spans of all sequences; most spans of one */
+    size_t parts_bytes, scores_bytes;      /* scratch memory; of spans' results, then of scores */
 } grid;
 
 /* Returns the spans of n_blocks blocks. Each has the blocks of a span or more. */
@@ -153,7 +156,11 @@ static grid grid_for(const ag_cl_backend *cl, const ag_tensor *q, const ag_atten
         const size_t spans = spans_of(&g, blocks_of(&seqs[i]));
         g.n_spans += spans;
         if (spans > g.max_spans) g.max_spans = spans;
+        g.scores_bytes += ag_cl_score_floats(&seqs[i], g.group, blocks_of(&seqs[i]) * AG_KV_BLOCK);
     }
+    g.scores_bytes *= sizeof(float);
+    const size_t part = g.kv_heads * g.chunks * g.queries * (g.dim + 2) * sizeof(float);
+    if (g.max_spans > 1) g.parts_bytes = ag_cl_items(g.n_spans * part, 256);
     return g;
 }
 
@@ -172,14 +179,22 @@ static void list_spans(const grid *g, ag_cl_span *out) {
     }
 }
 
-/* Reserves memory for the results of spans. *scratch NULL: sequences have one. */
-static ag_status need_spans(ag_cl_backend *cl, const grid *g, cl_mem *scratch) {
-    const size_t units = g->kv_heads * g->chunks;
+/* Reserves memory for the results of spans and for scores. *scratch NULL: there are none. */
+static ag_status need_memory(ag_cl_backend *cl, const grid *g, cl_mem *scratch) {
     *scratch = NULL;
-    if (g->max_spans == 1) return AG_OK;
-    AG_TRY(ag_cl_need_counts(cl, g->n * units));
-    return ag_cl_need_scratch(cl, g->n_spans * units * g->queries * (g->dim + 2) * sizeof(float),
-                              scratch);
+    if (g->parts_bytes) AG_TRY(ag_cl_need_counts(cl, g->n * g->kv_heads * g->chunks));
+    if (!g->parts_bytes && !g->scores_bytes) return AG_OK;
+    return ag_cl_need_scratch(cl, g->parts_bytes + g->scores_bytes, scratch);
+}
+
+/* Writes where each row's scores are, in units of four floats, in place of first positions. */
+static void list_scores(const grid *g, uint32_t *out) {
+    size_t at = 0;
+    for (size_t i = 0; i < g->n; i++) {
+        const ag_attention_seq *s = &g->seqs[i];
+        out[i] = s->device_scores ? (uint32_t)(at / 4) : UINT32_MAX;
+        at += ag_cl_score_floats(s, g->group, blocks_of(s) * AG_KV_BLOCK);
+    }
 }
 
 static void arg_rows(ag_cl_launch *l, const grid *g, const ag_tensor *t) {
@@ -197,7 +212,8 @@ static void arg_cache(ag_cl_launch *l, const grid *g, const joined *all) {
     ag_cl_arg_rows(l, &rows);
     ag_cl_arg_u64(l, first->kv.v_offset);
     ag_cl_arg_u64(l, first->kv.p_offset);
-    const size_t n_words = g->n * (g->kv_heads + (first->visible_from ? 2 : 1));
+    const bool has_more = first->visible_from || g->scores_bytes;
+    const size_t n_words = g->n * (g->kv_heads + (has_more ? 2 : 1));
     ag_cl_arg_staged(l, all->spans, g->n_spans * sizeof *all->spans + n_words * sizeof *all->slots);
 }
 
@@ -209,24 +225,29 @@ ag_status ag_cl_attend_rows(ag_cl_backend *cl, const ag_tensor *out, const ag_te
     cl_mem scratch;
     AG_TRY(join(cl, seqs, n, 0, g.n_blocks, g.n_spans, &all));
     list_spans(&g, all.spans);
-    AG_TRY(need_spans(cl, &g, &scratch));
-    char options[144];
+    AG_TRY(need_memory(cl, &g, &scratch));
+    if (g.scores_bytes) list_scores(&g, all.from);
+    char options[160];
     snprintf(options, sizeof options,
-             "-DDIM=%zu -DQUERIES=%zu -DWARPS=%d -DK_TYPE=%d -DV_TYPE=%d%s%s", g.dim, g.queries,
+             "-DDIM=%zu -DQUERIES=%zu -DWARPS=%d -DK_TYPE=%d -DV_TYPE=%d%s%s%s", g.dim, g.queries,
              (int)WARPS, (int)seqs[0].kv.k_type, (int)seqs[0].kv.v_type,
-             seqs[0].visible_from ? " -DWINDOW=1" : "", params->softcap > 0 ? " -DSOFTCAP=1" : "");
+             seqs[0].visible_from ? " -DWINDOW=1" : "", params->softcap > 0 ? " -DSOFTCAP=1" : "",
+             g.scores_bytes ? " -DSCORES=1" : "");
     ag_cl_launch l;
     AG_TRY(ag_cl_begin(&l, cl, "attention_rows.cl", "attend_rows", options));
     arg_rows(&l, &g, out);
     arg_rows(&l, &g, q);
     ag_cl_arg_mem(&l, scratch);
-    ag_cl_arg_mem(&l, scratch ? cl->tile_counts.mem : NULL);
+    ag_cl_arg_mem(&l, g.parts_bytes ? cl->tile_counts.mem : NULL);
     arg_cache(&l, &g, &all);
     ag_cl_arg_u32(&l, (uint32_t)n);
     ag_cl_arg_u32(&l, (uint32_t)g.kv_heads);
     ag_cl_arg_u32(&l, (uint32_t)g.group);
     ag_cl_arg_f32(&l, params->scale);
     ag_cl_arg_f32(&l, params->softcap);
-    return ag_cl_enqueue(&l, 3, (size_t[]){g.n_spans * WG, g.kv_heads, g.chunks},
-                         (size_t[]){WG, 1, 1});
+    ag_cl_arg_u64(&l, g.parts_bytes / sizeof(float));
+    AG_TRY(ag_cl_enqueue(&l, 3, (size_t[]){g.n_spans * WG, g.kv_heads, g.chunks},
+                         (size_t[]){WG, 1, 1}));
+    if (!g.scores_bytes) return AG_OK;
+    return ag_cl_sum_weights(cl, scratch, g.parts_bytes, seqs, n, g.group, 0, 0);
 }

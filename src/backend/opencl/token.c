@@ -36,8 +36,7 @@ static void type_options(const ag_cl_backend *cl, const ag_cl_token_shape *s, ch
              (unsigned)(s->logit_types | all));
 }
 
-static ag_status begin_kernel(ag_cl_backend *cl, const ag_cl_token *token, const char *kernel,
-                              ag_cl_launch *l) {
+static ag_status begin_token(ag_cl_backend *cl, const ag_cl_token *token, ag_cl_launch *l) {
     const ag_cl_token_shape *s = &token->shape;
     char options[384], types[160];
     type_options(cl, s, types, sizeof types);
@@ -49,7 +48,7 @@ static ag_status begin_kernel(ag_cl_backend *cl, const ag_cl_token *token, const
              (unsigned)s->piece, types, row_option(s), s->has_windows ? " -DWINDOW=1" : "",
              s->has_qk_norms ? " -DQK_NORM=1" : "", s->is_gelu ? " -DGELU=1" : "",
              token->scores ? " -DSCORES=1" : "");
-    return ag_cl_begin(l, cl, "token.cl", kernel, options);
+    return ag_cl_begin(l, cl, "token.cl", "token", options);
 }
 
 static void set_arguments(ag_cl_launch *l, const ag_cl_token *token, const ag_step *step,
@@ -91,47 +90,19 @@ static ag_status claim_tags(ag_cl_backend *cl, ag_cl_token *token, uint32_t *fir
 static ag_status reserve_scores(ag_cl_backend *cl, ag_cl_token *token, const ag_step *step) {
     const ag_cl_token_shape *s = &token->shape;
     const size_t rows = (size_t)s->n_layers * s->n_kv * s->group;
-    const size_t bytes = rows * ((size_t)s->max_blocks * AG_KV_BLOCK + 4) * sizeof(float);
+    const size_t bytes = rows * AG_CL_SCORES((size_t)s->max_blocks * AG_KV_BLOCK) * sizeof(float);
     if (!step->seqs[0].device_scores || token->scores) return AG_OK;
     AG_TRY(
         ag_memory_alloc(&cl->memory->base, bytes, AG_USAGE_SCRATCH, &token->scores, &cl->base.err));
     return ag_cl_buffer_address(cl, token->scores, &token->scores_address);
 }
 
-static size_t layer_bytes(const ag_step *step) {
-    const ag_attention_seq *s = step->seqs;
-    return step->program->n_attend > 1 ? s[1].device_scores_at - s[0].device_scores_at : 0;
-}
-
-/* Returns whether every layer attends to all slots, and its sums follow those of the layer before.
- * No GPU has run this yet. */
+/* Returns whether every layer attends to all slots. No GPU has run this yet. */
 static bool sums_allowed(const ag_cl_backend *cl, const ag_step *step) {
-    const ag_attention_seq *s = step->seqs;
-    if (cl->switches.token != AG_CL_ON) return false;
     for (uint32_t l = 0; l < step->program->n_attend; l++) {
-        if (step->program->attend[l].window || s[l].scored != s->scored + l * s->kv.n_kv_heads ||
-            s[l].device_scores_at != s->device_scores_at + l * layer_bytes(step))
-            return false;
+        if (step->program->attend[l].window) return false;
     }
-    return true;
-}
-
-static ag_status add_weights(ag_cl_backend *cl, const ag_cl_token *token, const ag_step *step,
-                             uint32_t n_blocks) {
-    enum { WG = 64 };
-    const ag_cl_token_shape *s = &token->shape;
-    const ag_attention_seq *seqs = step->seqs;
-    ag_cl_launch l;
-    AG_TRY(begin_kernel(cl, token, "add_weights", &l));
-    ag_cl_arg_at(&l, seqs->device_scores, seqs->device_scores_at);
-    ag_cl_arg_u64(&l, layer_bytes(step));
-    ag_cl_arg_u32(&l, seqs->score_max);
-    ag_cl_arg_staged(&l, seqs->scored, (size_t)s->n_layers * s->n_kv * sizeof *seqs->scored);
-    ag_cl_arg_u64(&l, token->scores_address);
-    ag_cl_arg_u64(&l, token->address + token->at.n_slots);
-    ag_cl_arg_u32(&l, s->max_blocks);
-    return ag_cl_enqueue(&l, 3, (size_t[]){(size_t)n_blocks * AG_KV_BLOCK, s->n_kv, s->n_layers},
-                         (size_t[]){WG, 1, 1});
+    return cl->switches.token == AG_CL_ON;
 }
 
 static void refuse(ag_cl_backend *cl, ag_cl_token *token, const char *why) {
@@ -146,7 +117,7 @@ static ag_status run(ag_cl_backend *cl, ag_cl_token *token, const ag_step *step,
     size_t most;
     const size_t items = items_of(cl);
     AG_TRY(reserve_scores(cl, token, step));
-    AG_TRY(begin_kernel(cl, token, "token", &l));
+    AG_TRY(begin_token(cl, token, &l));
     AG_TRY(ag_cl_max_group(cl, l.kernel, &most));
     if (most < items) {
         refuse(cl, token, "the device has too few registers for its kernel");
@@ -193,6 +164,7 @@ ag_status ag_cl_token_step(ag_cl_backend *cl, ag_cl_token *token, const ag_step 
     AG_TRY(ag_cl_token_reserve(cl, token, &shape));
     AG_TRY(run(cl, token, step, taken));
     cl->counts.launched += *taken;
-    const bool adds = *taken && step->seqs[0].device_scores;
-    return adds ? add_weights(cl, token, step, shape.max_blocks) : AG_OK;
+    if (!*taken || !step->seqs[0].device_scores) return AG_OK;
+    return ag_cl_sum_weights(cl, ag_cl_buffer_of(cl, token->scores)->mem, 0, step->seqs,
+                             shape.n_layers, shape.group, 1, token->shape.max_blocks * AG_KV_BLOCK);
 }

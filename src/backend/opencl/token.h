@@ -56,7 +56,7 @@ typedef struct ag_cl_token {
     uint64_t address; /* device address of `store` */
     /* Owned; rows of attention scores for sums of weights; NULL until a policy needs them. */
     ag_buffer *scores;
-    uint64_t scores_address; /* 0: none */
+    uint64_t scores_address;
     uint32_t next_tag;
     ag_cl_token_stage *stages; /* owned; [n] as uploaded */
     bool sent;                 /* the stages are uploaded */

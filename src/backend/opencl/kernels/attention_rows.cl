@@ -18,8 +18,11 @@
 #define K_TYPE TYPE_F16 /* F16, Q8_0 or Q4_0 */
 #define V_TYPE TYPE_F16
 #endif
+#ifndef SCORES
+#define SCORES 0 /* 1: writes scores of rows that want them, for sum_weights.cl */
+#endif
 #ifndef EACH
-#define EACH (QUERIES > 4 ? 4 : 8) /* slots of a team at a time */
+#define EACH (QUERIES <= 4 ? 8 : SCORES ? 2 : 4) /* slots of a team at a time */
 #endif
 #ifdef __NV_CL_C_VERSION
 #define UNROLL _Pragma("unroll")
@@ -176,10 +179,25 @@ static inline void store_warp(__local float *values, __local float2 *pairs, cons
     }
 }
 
+/* Rows of scores of a work-group's query heads; n 0: not wanted. */
+typedef struct score_rows {
+    __global float *first;
+    uint n, stride;
+} score_rows;
+
+static inline __global float *score_row(score_rows r, uint i) {
+    return r.first + (ulong)i * AG_CL_SCORES(r.stride);
+}
+
+/* Stores the largest score and the sum of weights of query head i. */
+static inline void store_pair(score_rows to, uint i, float2 pair) {
+    if (SCORES && to.n) vstore2(pair, 0, score_row(to, i) + to.stride);
+}
+
 /* Adds the slots of a tile at positions from seen.x to seen.y. A lane loads all that it needs
  * before it uses any of it. */
 static inline void add_tile(running *r, float query[QUERIES][8], tile t, uint2 seen, float cap,
-                            uint lane, __local float *scratch) {
+                            uint lane, __local float *scratch, score_rows to, uint slot0) {
     const uint piece = lane % TEAM, first = lane / TEAM * EACH;
     uint4 keys[EACH], values[EACH];
     float scores[EACH][QUERIES];
@@ -200,6 +218,8 @@ static inline void add_tile(running *r, float query[QUERIES][8], tile t, uint2 s
         UNROLL for (uint i = 0; i < QUERIES; i++) {
             const float score = score_of(query[i], key, cap, scratch);
             scores[j][i] = hidden[j] ? -INFINITY : score;
+            if (SCORES && i < to.n && piece == 0 && first + j < t.n)
+                score_row(to, i)[slot0 + first + j] = scores[j][i];
         }
     }
     add_slots(r, scores, values);
@@ -210,10 +230,11 @@ static inline void add_tile(running *r, float query[QUERIES][8], tile t, uint2 s
     (s.n_blocks ? ENTRY_AT(0, first_entry + min(slot0 / KV_BLOCK, s.n_blocks - 1)) : 0)
 
 /* Attends to a span of a sequence. rows: ag_cl_span for each span, then slots [n_rows][heads], then
- * [n_rows] last visible positions, then with WINDOW the first ones. The table of blocks has those
- * of each head of each sequence. out [n_rows][heads][group][DIM]. Work-groups of GROUP: dimension 0
- * is spans of all sequences, 1 KV heads, 2 groups of QUERIES query heads of each row. With several
- * spans, the last work-group of a head to finish joins them; parts [spans of all
+ * [n_rows] last visible positions, then with WINDOW the first ones, with SCORES where
+ * a row's scores are: after scores_at floats of parts, in units of four, ~0: nowhere. The table of
+ * blocks has those of each head of each sequence. out [n_rows][heads][group][DIM]. Work-groups of
+ * GROUP: dimension 0 is spans of all sequences, 1 KV heads, 2 groups of QUERIES query heads of each
+ * row. With several spans, the last work-group of a head to finish joins them; parts [spans of all
  * rows][heads][groups of queries][PART], and counts has 0 for each head of each row and group,
  * before and after.
  */
@@ -221,7 +242,7 @@ __kernel __attribute__((reqd_work_group_size(WARP * WARPS, 1, 1))) void
 attend_rows(__global uchar *out, ulong out_at, __global const uchar *q, ulong q_at,
             __global float *parts, volatile __global uint *counts, KV_TABLE_PARAMS, ulong v_at,
             ulong p_at, __global const uchar *rows, ulong rows_at, uint n_rows, uint heads,
-            uint group, float scale, float cap) {
+            uint group, float scale, float cap, ulong scores_at) {
     __local float joined[WARPS][QUERIES * DIM] __attribute__((aligned(16)));
     __local float2 pairs[WARPS][QUERIES];
     __local uint finished;
@@ -245,6 +266,14 @@ attend_rows(__global uchar *out, ulong out_at, __global const uchar *q, ulong q_
     uint slot0 = begin + warp * TILE;
     ulong entry = ENTRY_OF_SLOT; /* does not wait for the number of slots */
 
+    score_rows score_to = {0, 0, s.n_blocks * KV_BLOCK};
+    if (SCORES && from[row] != ~0u) {
+        const ulong before = (ulong)get_group_id(1) * group + chunk * QUERIES;
+        score_to.first =
+            parts + scores_at + from[row] * 4ul + before * AG_CL_SCORES(score_to.stride);
+        score_to.n = n_queries;
+    }
+
     float query[QUERIES][8];
     load_queries(query, (__global const float *)(q + q_at) + values_at, n_queries, lane % TEAM,
                  SOFTCAP ? scale : scale * LOG2_E);
@@ -264,7 +293,7 @@ attend_rows(__global uchar *out, ulong out_at, __global const uchar *q, ulong q_
                         block + v_at + at * row_bytes(V_TYPE, DIM), UINTS(block, p_at) + at,
                         slot0 < end ? min(end - slot0, (uint)TILE) : 0};
         SKIP(WINDOW && t.positions[t.n - 1] < seen.x);
-        add_tile(&r, query, t, seen, cap, lane, scratch);
+        add_tile(&r, query, t, seen, cap, lane, scratch, score_to, slot0);
     }
     join_teams(&r, scratch);
     store_warp(joined[warp], pairs[warp], &r, lane);
@@ -277,6 +306,7 @@ attend_rows(__global uchar *out, ulong out_at, __global const uchar *q, ulong q_
     for (uint c = lid; c < n_queries * DIM; c += GROUP) {
         JOIN_PARTS(WARPS, pairs[p][c / DIM], joined[p][c])
         if (n_spans == 1) {
+            if (c % DIM == 0) store_pair(score_to, c / DIM, pair);
             to[c] = value * (pair.y > 0 ? 1 / pair.y : pair.y);
         } else {
             __global float *part = spans + s.index * stride;
@@ -289,6 +319,7 @@ attend_rows(__global uchar *out, ulong out_at, __global const uchar *q, ulong q_
         volatile __global const float *of = spans + c;
         volatile __global const float *pair_of = spans + QUERIES * DIM + c / DIM * 2;
         JOIN_PARTS(n_spans, (float2)(pair_of[p * stride], pair_of[p * stride + 1]), of[p * stride])
+        if (c % DIM == 0) store_pair(score_to, c / DIM, pair);
         to[c] = value * (pair.y > 0 ? 1 / pair.y : pair.y);
     }
 }

@@ -80,4 +80,16 @@ typedef struct ag_cl_span {
 } ag_cl_span;
 AG_CL_SIZE_IS(ag_cl_span, 24);
 
+/* Floats of a query head's scores of n slots, in units of log2(e): then come the largest score and
+ * the sum of weights. */
+#define AG_CL_SCORES(n) ((n) + 4)
+
+/* The scores of a sequence in a layer, and where sum_weights.cl adds the weights. */
+typedef struct ag_cl_scored {
+    ag_cl_u64 scores; /* index of the first float of [heads][group][AG_CL_SCORES(stride)] */
+    ag_cl_u64 sums;   /* address of [slots][heads] floats */
+    ag_cl_u32 stride, use_max;
+} ag_cl_scored;
+AG_CL_SIZE_IS(ag_cl_scored, 24);
+
 #endif

@@ -124,32 +124,3 @@ token(ulong program_at, uint n_stages, uint first_tag, ulong aborted_at, ulong c
         if (item < STAGE_WORDS) next[item] = pending;
     }
 }
-
-#if SCORES
-
-/* Adds the token's attention weights to the sums of all layers: sums [layers][slots][n_kv], layers
- * layer_bytes apart, of which a head's first `scored` slots have one. scores: rows that the kernel
- * `token` wrote for the n_slots before the token and its own. A work-item for each slot: dimension
- * 0 is slots, 1 KV heads, 2 layers. */
-__kernel void add_weights(__global uchar *sums, ulong sums_at, ulong layer_bytes, uint use_max,
-                          __global const uchar *scored, ulong scored_at, ulong scores,
-                          ulong n_slots, uint max_blocks) {
-    const uint slot = get_global_id(0), head = get_global_id(1), n_kv = get_global_size(1);
-    const uint unit = get_global_id(2) * n_kv + head, stride = max_blocks * BLOCK_SLOTS;
-    if (slot > ((__global const uint *)n_slots)[unit]) return;
-    float sum = 0, largest = 0;
-    for (uint g = 0; g < GROUP; g++) {
-        __global const float *row =
-            (__global const float *)(scores + ((ulong)unit * GROUP + g) * SCORE_BYTES(stride));
-        const float weight = exp2(row[slot] - row[stride]) / row[stride + 1];
-        sum += weight;
-        largest = fmax(largest, weight);
-    }
-    __global float *to =
-        (__global float *)(sums + sums_at + get_global_id(2) * layer_bytes) + slot * n_kv + head;
-    const bool has_sum = slot < ((__global const uint *)(scored + scored_at))[unit];
-    if (use_max) *to = has_sum ? fmax(*to, largest) : largest;
-    else *to = (has_sum ? *to : 0) + sum / GROUP;
-}
-
-#endif

@@ -20,7 +20,7 @@
 #define QK_NORM 0 /* 1: queries and keys are normalised before they are rotated */
 #endif
 #ifndef SCORES
-#define SCORES 0 /* 1: writes scores for add_weights() when they are wanted */
+#define SCORES 0 /* 1: writes scores for sum_weights.cl when they are wanted */
 #endif
 #define BLOCK_SLOTS 128                 /* slots of a block of the cache */
 #define STEP_SLOTS (WARP == 1 ? 1 : 16) /* slots that a warp attends to at a time */
@@ -31,7 +31,7 @@ typedef struct cache {
     ulong blocks;  /* [layers][n_kv][max_blocks] addresses */
     ulong n_slots; /* [layers][n_kv] slots before this token */
     ulong partial; /* packets [n_kv][pieces][GROUP * (HEAD_DIM + 2)] */
-    ulong scores;  /* [layers][n_kv][GROUP] rows for add_weights(); 0: not needed */
+    ulong scores;  /* [layers][n_kv][GROUP] rows for sum_weights.cl; 0: not needed */
     uint n_kv, max_blocks, v_offset, p_offset, position;
     float scale, eps;
 } cache;
@@ -60,11 +60,8 @@ static inline attention_scratch layout_scratch(__local float *memory, __local fl
     return d;
 }
 
-/* Bytes of a query head's scores of n slots. */
-#define SCORE_BYTES(n) (((n) + 4) * 4)
-
 static inline __global float *score_row(attention_scratch d, uint g) {
-    return (__global float *)(d.scores + (ulong)g * SCORE_BYTES(d.score_stride));
+    return (__global float *)(d.scores + (ulong)g * AG_CL_SCORES(d.score_stride) * 4);
 }
 
 static inline uint steps_of(uint n_slots) { return (n_slots + STEP_SLOTS - 1) / STEP_SLOTS; }
@@ -512,7 +509,7 @@ static inline void attention(const cache *c, __local const stage *st, attention_
     const bool newest = piece == pieces - 1;
     const ulong rows = ((ulong)st->layer * c->n_kv + head) * GROUP;
     d.score_stride = c->max_blocks * BLOCK_SLOTS;
-    d.scores = c->scores ? c->scores + rows * SCORE_BYTES(d.score_stride) : 0;
+    d.scores = c->scores ? c->scores + rows * AG_CL_SCORES(d.score_stride) * 4 : 0;
     loaded_slots s[STEPS_AHEAD];
     load_first(s, c, blocks, step0, step1, n_slots, item);
     receive_rows(d, c, st, head, in_tag, item, aborted);
