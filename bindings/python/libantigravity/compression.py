@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import errors
-from ._native import Progress, call, ffi, lib, make_progress
+from ._native import Progress, assign, call, ffi, lib, make_progress
 
 if TYPE_CHECKING:
     from .model import Model
@@ -35,10 +35,10 @@ class Replay:
         call(lib.ag_replay_request_make, model._need_tokenizer(), chat_format, self._request)
         self.pointer = c = ffi.new("ag_compress_params *")
         c[0] = lib.ag_replay_request_params(self._request)
-        c.keep_ratio, c.keep_tokens, c.replay = keep_ratio, keep_tokens, replay
-        for name, value in (("chunk", chunk), ("sinks", sinks), ("recent", recent)):
+        given = {"keep_ratio": keep_ratio, "keep_tokens": keep_tokens, "replay": replay}
+        for name, value in {**given, "chunk": chunk, "sinks": sinks, "recent": recent}.items():
             if value is not None:
-                setattr(c, name, value)
+                assign(c, name, value)
         self._failures: list[BaseException] = []
         if progress:
             self._report, self._failures = make_progress(progress)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import errors, stats
 from ._engine import Handle
-from ._native import TextBuffer, call, choice, create, ffi, ids_array, lib
+from ._native import TextBuffer, assign, call, choice, create, ffi, ids_array, lib, type_error
 
 if TYPE_CHECKING:
     from .model import Model
@@ -33,6 +33,8 @@ class _Scorer:
     """Log-probabilities of the tokens of a generation. Used on the engine's thread."""
 
     def __init__(self, n_top: int, n_vocab: int) -> None:
+        if not isinstance(n_top, int):
+            raise type_error("logprobs", n_top, "an integer")
         if not 0 <= n_top <= MAX_LOGPROBS:
             raise errors.InvalidError(f"logprobs is {n_top}: it must be from 0 to {MAX_LOGPROBS}")
         self.n_top = n_top
@@ -73,15 +75,17 @@ class Request:
         self.session = session
         self.prompt = prompt  # runs on the engine's thread before the generation
         self.sampler = sampler
-        self.max_tokens = max_tokens
         for text in stop:
             if not isinstance(text, str):
                 raise errors.InvalidError(f"stop has {text!r}; it must have texts")
         self.stop = [ffi.new("char[]", text.encode()) for text in stop]
-        self.ignore_eos = ignore_eos
-        self.keep_special = keep_special
         self.keep_alive = keep_alive
-        self.speculate = choice(SPECULATE, speculate, "speculate")
+        self.params = params = ffi.new("ag_generate_params *")
+        params[0] = lib.ag_generate_defaults()
+        assign(params, "max_tokens", max_tokens)
+        assign(params, "ignore_eos", ignore_eos)
+        params.keep_special = keep_special
+        params.speculate = choice(SPECULATE, speculate, "speculate")
         self.scorer: _Scorer | None = None
         if logprobs is not None and logprobs is not False:
             self.scorer = _Scorer(logprobs, session._model.info.n_vocab)
@@ -92,8 +96,7 @@ def _generate(request: Request, handle: Handle, out: queue.SimpleQueue[Any], ids
     session, scorer = request.session, request.scorer
     result = ffi.new("ag_generate_stats *")
     result.last_id = -1
-    params = ffi.new("ag_generate_params *")
-    params[0] = lib.ag_generate_defaults()
+    params = request.params
 
     failures: list[BaseException] = []
 
@@ -115,12 +118,8 @@ def _generate(request: Request, handle: Handle, out: queue.SimpleQueue[Any], ids
         return True
 
     stops = ffi.new("char *[]", request.stop)
-    params.max_tokens = request.max_tokens
-    params.ignore_eos = request.ignore_eos
     params.stop, params.n_stop = ffi.cast("const char *const *", stops), len(request.stop)
     params.sampler, params.tokenizer = request.sampler, session._model._tokenizer
-    params.keep_special = request.keep_special
-    params.speculate = request.speculate
     params.on_token = on_token
     if scorer:
         params.on_logits = on_logits

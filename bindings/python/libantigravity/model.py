@@ -11,7 +11,21 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from . import chat as _chat
 from . import constraints, errors, sampling, stats, store
 from ._engine import Engine, Handle, Job
-from ._native import IdBuffer, Progress, TextBuffer, call, create, dtype, ffi, lib, make_progress, text_of
+from ._native import (
+    IdBuffer,
+    Progress,
+    TextBuffer,
+    assign,
+    call,
+    check_names,
+    create,
+    dtype,
+    encode,
+    ffi,
+    lib,
+    make_progress,
+    text_of,
+)
 from .generation import Generation, Request
 from .params import SessionParams
 from .session import Session, StepItem, StepResult, create_session, run_step
@@ -88,8 +102,10 @@ class Model:
         self.name = pathlib.PurePath(self.path).name
         self._template = chat_template
         params = ffi.new("ag_backend_params *")
-        names = [ffi.new("char[]", text.encode()) if text else ffi.NULL for text in (backend, device)]
-        params.name, params.device, params.n_threads = names[0], names[1], threads
+        texts = {"backend": backend, "device": device}
+        names = [ffi.new("char[]", encode(t, name)) if t is not None else ffi.NULL for name, t in texts.items()]
+        params.name, params.device = names
+        assign(params, "n_threads", threads, "threads")
         model_params = ffi.new("ag_model_params *")
         model_params[0] = lib.ag_model_defaults()
         model_params.weights = WEIGHTS[weights] if weights in WEIGHTS else dtype(weights, "weights")
@@ -130,7 +146,7 @@ class Model:
     def _chat_format(self) -> Any:
         """Return the chat format, which is loaded once."""
         if self._format is None:
-            template = ffi.NULL if self._template is None else self._template.encode()
+            template = ffi.NULL if self._template is None else encode(self._template, "chat_template")
             tokenizer = self._need_tokenizer()
             chat_format = create(lib.ag_chat_format_load, "ag_chat_format", self.path.encode(), tokenizer, template)
             self._format = ffi.gc(chat_format, lambda f, _=tokenizer: lib.ag_chat_format_destroy(f))
@@ -144,8 +160,14 @@ class Model:
             )
         return self._constraint_vocabulary
 
-    def _make_sampler(self, response_format: constraints.Format | None, options: Mapping[str, Any]) -> tuple[Any, Any]:
-        """Return a sampler and its constraint, which must live as long."""
+    def _make_sampler(
+        self,
+        response_format: constraints.Format | None,
+        options: Mapping[str, Any],
+        *callers: Callable[..., Any],
+    ) -> tuple[Any, Any]:
+        """Return a sampler and its constraint, which must live as long. The callers got the options."""
+        check_names(options, sampling.Sampling, *callers)
         sampler = sampling.make_sampler(self._sampling, sampling.Sampling(**options), self.info.n_vocab)
         constraint = None
         if response_format is not None:
@@ -181,6 +203,7 @@ class Model:
     def session(self, params: SessionParams | None = None, **options: Any) -> Session:
         """Return a new session. `options` are fields of SessionParams, such as kv_policy."""
         if params is None:
+            check_names(options, SessionParams)
             params = SessionParams(**{"max_seq_len": self._session_params.max_seq_len, **options})
         elif options:
             raise TypeError("give either SessionParams or its fields")
@@ -288,7 +311,7 @@ class Model:
         speculate        whether drafts are verified: "auto", "off" or "always"; the text is the same
         options          fields of Sampling: temperature, top_p, top_k, seed, ...
         """
-        sampler, constraint = self._make_sampler(response_format, options)
+        sampler, constraint = self._make_sampler(response_format, options, Model.generate)
         return self._start(
             self._ids(prompt, bos=True),
             sampler,
@@ -317,7 +340,7 @@ class Model:
         if top_logprobs is not None and not logprobs:
             raise errors.InvalidError("top_logprobs needs logprobs")
         conversation = _chat.Conversation(self, messages, tools, tool_choice, response_format, template_variables)
-        sampler, _ = self._make_sampler(None, options)
+        sampler, _ = self._make_sampler(None, options, Model._answer, Model.chat)
         constraints.attach(sampler, conversation.constraint)
         stops = [stop] if isinstance(stop, str) else list(stop or ())
         generation = self._start(

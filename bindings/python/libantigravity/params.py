@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import errors, stats
-from ._native import choice, dtype, ffi, lib
+from ._native import array_of, assign, choice, dtype, ffi, instance, lib
 from .policy import Policy, guard, make_table, policy_names
 
 HEAD_BUDGETS = {
@@ -98,22 +98,24 @@ class Built:
 
 
 def _set_policy(built: Built, policy: str | Policy | None) -> None:
-    if isinstance(policy, Policy):
-        table = make_table(policy)
-        built.borrowed.append(table)
-        built.c.policy = table.pointer
-    elif policy is not None:
+    if isinstance(policy, str):
         built.c.policy = lib.ag_eviction_policy_find(policy.encode())
         if built.c.policy == ffi.NULL:
             raise errors.InvalidError(
                 f"kv_policy is '{policy}': it must be one of {', '.join(policy_names())} or a Policy"
             )
+    elif policy is not None:
+        table = make_table(instance(policy, Policy, "kv_policy", "a name or a Policy"))
+        built.borrowed.append(table)
+        built.c.policy = table.pointer
 
 
 def _set_spill(built: Built, spill: Spill) -> None:
-    path = ffi.new("char[]", os.fsencode(spill.path))
+    path = ffi.new("char[]", os.fsencode(instance(spill, Spill, "spill", "a Spill").path))
     c = ffi.new("ag_spill_params *")
-    c.path, c.max_bytes, c.block, c.exact = path, spill.max_bytes, spill.block, spill.exact
+    c.path = path
+    for name in ("max_bytes", "block", "exact"):
+        assign(c, name, getattr(spill, name), f"spill.{name}")
     built.borrowed += [path, c]
     built.c.spill = c
 
@@ -138,17 +140,18 @@ def eviction_params(p: SessionParams) -> Built:
         raise errors.InvalidError(f"{budgets[0]} needs a kv_policy: without one nothing is evicted")
     for name, field in _LIMITS.items():
         if getattr(p, name) is not None:
-            setattr(c, field, getattr(p, name))
+            assign(c, field, getattr(p, name), name)
     c.head_budget = choice(HEAD_BUDGETS, p.head_budget, "head_budget")
     c.prefill = choice(PREFILLS, p.prefill, "prefill")
     c.snapkv_pool = choice({"average": lib.AG_POOL_AVERAGE, "max": lib.AG_POOL_MAX}, p.snapkv_pool, "snapkv_pool")
     if p.head_shares is not None:
-        c.head_shares = shares = ffi.new("float[]", [float(share) for share in p.head_shares])
+        c.head_shares = shares = array_of("float", p.head_shares, "head_shares must be a sequence of numbers")
         c.n_head_shares = len(shares)
         built.borrowed.append(shares)
     if p.memory is not None:
-        c.memory.threshold_bytes = p.memory.threshold_bytes
-        c.memory.target_ratio, c.memory.soft_waits = p.memory.target_ratio, p.memory.soft_waits
+        instance(p.memory, MemoryWatch, "memory", "a MemoryWatch")
+        for name in ("threshold_bytes", "target_ratio", "soft_waits"):
+            assign(c.memory, name, getattr(p.memory, name), f"memory.{name}")
     if p.spill is not None:
         _set_spill(built, p.spill)
     if p.on_eviction is not None:
@@ -161,10 +164,9 @@ def session_params(p: SessionParams) -> Built:
     built = Built("ag_session_params")
     c = built.c
     c[0] = lib.ag_session_defaults()
-    if p.max_seq_len is not None:
-        c.max_seq_len = p.max_seq_len
-    if p.prefill_chunk is not None:
-        c.prefill_chunk = p.prefill_chunk
+    for name in ("max_seq_len", "prefill_chunk"):
+        if getattr(p, name) is not None:
+            assign(c, name, getattr(p, name))
     c.k_type, c.v_type = dtype(p.k_type, "k_type"), dtype(p.v_type, "v_type")
     c.k_rotation = choice(K_ROTATIONS, p.k_rotation, "k_rotation")
     eviction = eviction_params(p)

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import numbers
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ._native import call, create, ffi, lib
+from ._native import array_of, assign, call, create, ffi, instance, lib
 
 
 @dataclass(frozen=True)
@@ -50,10 +51,12 @@ def make_sampler(base: Any, sampling: Sampling, n_vocab: int) -> Any:
     for name in _DIRECT:
         value = getattr(sampling, name)
         if value is not None:
-            setattr(params, name, value)
-    biases = sampling.logit_bias or {}
-    bias_list = ffi.new("ag_logit_bias[]", [{"id": int(i), "bias": b} for i, b in biases.items()])
+            assign(params, name, value)
+    biases = instance(sampling.logit_bias or {}, Mapping, "logit_bias", "a mapping")  # type: ignore[type-abstract]
+    rows = ({"id": int(i), "bias": bias} for i, bias in biases.items())
+    bias_list = array_of("ag_logit_bias", rows, "logit_bias must map token ids to numbers")
     params.logit_bias = bias_list
     params.n_logit_bias = len(biases)
-    params.seed = secrets.randbits(32) if sampling.seed is None else sampling.seed % 2**64
+    seed = secrets.randbits(32) if sampling.seed is None else sampling.seed
+    assign(params, "seed", int(seed) % 2**64 if isinstance(seed, numbers.Integral) else seed)
     return ffi.gc(create(lib.ag_sampler_create, "ag_sampler", params, n_vocab), lib.ag_sampler_destroy)

@@ -10,7 +10,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from . import errors, stats
 from ._engine import Handle, Job, clear_cancellation
-from ._native import IdBuffer, Progress, call, check, choice, create, ffi, ids_array, lib, make_progress, text_of
+from ._native import (
+    IdBuffer,
+    Progress,
+    call,
+    check,
+    check_names,
+    choice,
+    create,
+    ffi,
+    ids_array,
+    lib,
+    make_progress,
+    text_of,
+)
 from .compression import Replay
 from .generation import Generation, Request
 from .params import Built, SessionParams, eviction_params, session_params
@@ -226,7 +239,7 @@ class Session:
         """
         model = self._model
         ids = model._ids(prompt, bos=not self._ids)
-        sampler, constraint = model._make_sampler(response_format, sampling)
+        sampler, constraint = model._make_sampler(response_format, sampling, Session.generate)
 
         def prompt_ids(_session: Any) -> list[int]:
             return [*([] if self._unfed is None else [self._unfed]), *ids]
@@ -272,6 +285,7 @@ class Session:
         next token on.
         """
         handle, out = self._open(), ffi.new("ag_session **")
+        check_names(eviction, SessionParams)
         built = eviction_params(SessionParams(**eviction)) if eviction else None
 
         def fork() -> Handle:
@@ -347,6 +361,7 @@ class Session:
         sinks        first tokens that remain; 4. `recent`: newest tokens that remain; 0
         progress     progress(done, total) is called with repeated tokens
         """
+        check_names(options, Replay, Session.compress)
         replay = Replay(self._model, keep_ratio=keep_ratio, keep_tokens=keep_tokens, **options)
         ids, n, report = ids_array(self._ids), len(self._ids), ffi.new("ag_compress_report *")
         self._run_in_place(lambda s: replay.run(lib.ag_session_compress, s, ids, n, report))
@@ -360,6 +375,7 @@ class Session:
         """
         import numpy as np
 
+        check_names(options, Replay)
         replay = Replay(self._model, **options)
         ids, n = ids_array(self._ids), len(self._ids)
 

@@ -46,8 +46,10 @@ def test_errors_of_a_compression(model):
         session.compress(0.5, progress=fail)
     with pytest.raises(ag.InvalidError, match="keep"):
         session.compress()
-    with pytest.raises(TypeError, match="speed"):
-        session.compress(0.5, speed=2)
+    with pytest.raises(TypeError, match="unknown option 'chunks'; did you mean 'chunk'"):
+        session.compress(0.5, chunks=2)
+    with pytest.raises(TypeError, match=r"keep_ratio is 'a' \(str\): it must be a number"):
+        session.compress("a")
     assert len(session.positions(0)) == n
 
 
@@ -177,3 +179,21 @@ def test_rotated_keys_read_back_as_they_were(tiny):
     np.testing.assert_allclose(*rows, atol=0.1)
     with pytest.raises(ag.InvalidError, match="k_rotation"):
         tiny.session(k_rotation="half")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kv_budgt": 64}, "unknown option 'kv_budgt'; did you mean 'kv_budget'"),
+        ({"kv_budget": 1.5}, "kv_budget is 1.5 .float.: it must be an integer"),
+        ({"spill": "/tmp"}, "spill is '/tmp' .str.: it must be a Spill"),
+        ({"memory": ag.MemoryWatch}, "memory is the class MemoryWatch: it must be an instance"),
+        ({"memory": ag.MemoryWatch(target_ratio="a")}, "memory.target_ratio is 'a' .str.: it must be a number"),
+        ({"head_shares": ["a"]}, "head_shares must be a sequence of numbers"),
+    ],
+)
+def test_wrong_parameters_of_a_session_are_named(model, options, message):
+    with pytest.raises(TypeError, match=message):
+        model.session(**{"kv_policy": "keydiff", **options})
+    with pytest.raises(TypeError, match=message):
+        model.session().fork(**{"kv_policy": "keydiff", **options})

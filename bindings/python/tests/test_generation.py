@@ -2,6 +2,7 @@
 """Generations: iterators, stops, formats, statistics."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -169,7 +170,32 @@ def test_errors_are_raised_while_iterating(model):
     generation = model.generate([999999], max_tokens=1)
     with pytest.raises(ag.InvalidError, match="999999"):
         generation.text()
-    with pytest.raises(TypeError, match="temprature"):
-        model.generate("The", temprature=1)
     with pytest.raises(ag.InvalidError, match="top_p"):
         model.generate("The", top_p=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"temperature": "a"}, "temperature is 'a' (str): it must be a number"),
+        ({"top_k": 2.5}, "top_k is 2.5 (float): it must be an integer"),
+        ({"seed": "a"}, "seed is 'a' (str): it must be an integer"),
+        ({"max_tokens": "a"}, "max_tokens is 'a' (str): it must be an integer"),
+        ({"ignore_eos": "a"}, "ignore_eos is 'a' (str): it must be True or False"),
+        ({"logprobs": "a"}, "logprobs is 'a' (str): it must be an integer"),
+        ({"speculate": 5}, "speculate is 5 (int): it must be a text"),
+        ({"logit_bias": {"a": 1}}, "logit_bias must map token ids to numbers: "),
+        ({"temprature": 1}, "unknown option 'temprature'; did you mean 'temperature'?"),
+        ({"max_token": 1}, "unknown option 'max_token'; did you mean 'max_tokens'?"),
+        ({"zzz": 1}, "unknown option 'zzz'; options are frequency_penalty, ignore_eos, "),
+    ],
+)
+def test_wrong_options_are_named(model, options, message):
+    for generate in (model.generate, model.session().generate):
+        with pytest.raises(TypeError, match=f"^{re.escape(message)}"):
+            generate("The", **options)
+
+
+def test_numbers_out_of_range_are_named(model):
+    with pytest.raises(ag.InvalidError, match="top_k is -1: out of range: "):
+        model.generate("The", top_k=-1)

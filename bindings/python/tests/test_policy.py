@@ -371,3 +371,10 @@ def test_views_cannot_be_written(tiny):
 def test_a_budget_needs_a_policy(tiny):
     with pytest.raises(ag.InvalidError, match="kv_budget needs a kv_policy"):
         tiny.session(kv_budget=64)
+
+
+def test_what_is_no_policy_is_named(model):
+    with pytest.raises(TypeError, match=r"kv_policy is the class KeyDiff: .* an instance: kv_policy=KeyDiff\(\)$"):
+        model.session(kv_policy=KeyDiff)
+    with pytest.raises(TypeError, match=r"kv_policy is 5 \(int\): it must be a name or a Policy$"):
+        model.session(kv_policy=5)
