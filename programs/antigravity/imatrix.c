@@ -3,6 +3,7 @@
 #include "command.h"
 #include "eval/text_windows.h"
 #include "model/engine.h"
+#include "support/input.h"
 #include "terminal/interrupt.h"
 #include "terminal/output.h"
 #include "terminal/progress.h"
@@ -106,6 +107,9 @@ int command_imatrix(int argc, char **argv) {
     if (code == EXIT_DONE) code = model_options_check(&o.model);
     if (code != EXIT_DONE) return code;
     if (!o.out) return complain_usage("no output file: give -o FILE");
+    for (size_t i = 0; i < o.n_files && code == EXIT_DONE; i++)
+        code = input_check("in-file", o.files[i], NULL);
+    if (code != EXIT_DONE) return code;
     interrupt_install();
     engine e = {0};
     eval_text text = {0};

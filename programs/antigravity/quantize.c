@@ -2,7 +2,9 @@
 /* antigravity quantize SOURCE FILE.gguf TYPE: writes a model as one GGUF file. */
 #include "clock.h"
 #include "command.h"
+#include "model/model_dir.h"
 #include "options/model_options.h"
+#include "support/input.h"
 #include "support/json_out.h"
 #include "terminal/interrupt.h"
 #include "terminal/output.h"
@@ -10,6 +12,7 @@
 
 #include <antigravity/antigravity.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 typedef struct quantize_options {
     const char *type, *imatrix, *pre;
@@ -148,9 +151,9 @@ int command_quantize(int argc, char **argv) {
     quantize_options o = {0};
     command_line line = {
         .usage = "quantize SOURCE FILE.gguf TYPE [THREADS] [OPTION]...",
-        .description = "Writes a model, a Hugging Face directory or a GGUF file, as one GGUF\n"
-                       "file. FILE appears only when it is complete: an interrupted conversion\n"
-                       "leaves nothing.",
+        .description = "Writes a model, a Hugging Face directory, a GGUF file or a name that\n"
+                       "'antigravity models' lists, as one GGUF file. FILE appears only when it\n"
+                       "is complete: an interrupted conversion leaves nothing.",
         .examples =
             "  antigravity quantize ~/models/Llama-3.2-1B llama-1b-q4_k_m.gguf q4_k_m\n"
             "  antigravity quantize model-f16.gguf model-q4_0.gguf q4_0 --tensor-type attn_v=q6_k",
@@ -160,8 +163,14 @@ int command_quantize(int argc, char **argv) {
     };
     int code = options_parse(&line, argc, argv);
     if (code != OPTIONS_RUN) return code;
+    char *source = NULL;
     code = take_operands(&line, &o);
+    if (code == EXIT_DONE && o.imatrix)
+        code = input_check("imatrix", o.imatrix, "'antigravity imatrix' writes such a file");
+    if (code == EXIT_DONE) code = model_dir_find(line.operands[0], o.run.quiet, &source);
     if (code != EXIT_DONE) return code;
     interrupt_install();
-    return run(line.operands[0], line.operands[1], &o);
+    code = run(source, line.operands[1], &o);
+    free(source);
+    return code;
 }

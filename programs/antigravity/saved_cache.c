@@ -2,6 +2,7 @@
 #include "saved_cache.h"
 
 #include "command.h"
+#include "support/input.h"
 #include "terminal/interrupt.h"
 #include "terminal/output.h"
 
@@ -49,9 +50,8 @@ static int check_writable(const char *path) {
 int saved_check(const saved_options *o) {
     if (o->load && o->prompt)
         return complain_usage("--load-cache and --prompt-cache exclude each other");
-    if (o->load && access(o->load, R_OK) != 0)
-        return complain_failure("%s: %s", o->load, strerror(errno));
-    int code = o->save ? check_writable(o->save) : EXIT_DONE;
+    int code = o->load ? input_check("load-cache", o->load, NULL) : EXIT_DONE;
+    if (code == EXIT_DONE && o->save) code = check_writable(o->save);
     if (code == EXIT_DONE && o->prompt) code = check_writable(o->prompt);
     return code;
 }

@@ -26,27 +26,11 @@ static bool ends_with(const char *text, const char *end) {
 
 /* ---- missing paths ---- */
 
-/* Returns whether the path looks like "org/name" of a model hub. */
-static bool names_a_repository(const char *path) {
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                  "-_.";
-    size_t owner = strspn(path, letters);
-    size_t name = path[owner] == '/' ? strspn(path + owner + 1, letters) : 0;
-    return owner && name && !path[owner + 1 + name] && path[0] != '.' && path[owner + 1] != '.' &&
-           !ends_with(path, ".gguf");
-}
-
 static ag_status not_found(const char *path, ag_error *err) {
     if (ag_file_is_named(path)) {
         return AG_FAIL(err, NOT_FOUND, "%s: is a link to a file that does not exist", path);
     }
-    if (!names_a_repository(path)) {
-        return AG_FAIL(err, NOT_FOUND, "%s: %s", path, strerror(ENOENT));
-    }
-    return AG_FAIL(err, NOT_FOUND,
-                   "%s: no such directory here; 'antigravity pull %s' fetches a repository of that "
-                   "name, and -m then takes the name that it prints",
-                   path, path);
+    return AG_FAIL(err, NOT_FOUND, "%s: %s", path, strerror(ENOENT));
 }
 
 /* ---- files ---- */

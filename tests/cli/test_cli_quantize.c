@@ -133,6 +133,20 @@ static void info_and_models_name_the_file_type(void **state) {
     unsetenv("ANTIGRAVITY_MODELS");
 }
 
+static void finds_sources_by_name(void **state) {
+    (void)state;
+    char used[128];
+    setenv("ANTIGRAVITY_MODELS", dir, 1);
+    cli_result r = CLI("quantize", "source", target, "q4_0", "-q");
+    assert_code(&r, 0);
+    cli_free(&r);
+    unsetenv("ANTIGRAVITY_MODELS");
+    snprintf(used, sizeof used, "%s/.used/source.gguf", dir);
+    assert_int_equal(unlink(used), 0);
+    *strrchr(used, '/') = '\0';
+    assert_int_equal(rmdir(used), 0);
+}
+
 static void rejects_wrong_usage(void **state) {
     (void)state;
     static const struct {
@@ -301,6 +315,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(accepts_words_of_llama_quantize, begin, end),
         cmocka_unit_test_setup_teardown(warns_when_the_file_grows, begin, end),
         cmocka_unit_test_setup_teardown(info_and_models_name_the_file_type, begin, end),
+        cmocka_unit_test_setup_teardown(finds_sources_by_name, begin, end),
         cmocka_unit_test_setup_teardown(rejects_wrong_usage, begin, end),
         cmocka_unit_test_setup_teardown(full_disk_leaves_no_file, begin, end),
         cmocka_unit_test_setup_teardown(imatrix_improves_columns_that_matter, begin, end),

@@ -4,6 +4,7 @@
 #include "bench.h"
 
 #include "../command.h"
+#include "../support/input.h"
 #include "../support/statistics.h"
 #include "../terminal/interrupt.h"
 #include "../terminal/output.h"
@@ -27,11 +28,12 @@ static bool read_ids(const json_t *list, ag_ids *out) {
 
 int bench_recording_read(const char *path, bench_recording *out) {
     json_error_t error;
-    json_t *root = json_load_file(path, 0, &error);
     *out = (bench_recording){.path = path};
+    int code = input_check("replay", path, "'antigravity generate --json' prints such a file");
+    if (code != EXIT_DONE) return code;
+    json_t *root = json_load_file(path, 0, &error);
     if (!root) return complain_failure("%s: line %d: %s", path, error.line, error.text);
     const json_t *read = json_object_get(root, "prompt_ids"), *ids = json_object_get(root, "ids");
-    int code = EXIT_DONE;
     if (!json_array_size(read) || json_array_size(ids) < 2)
         code = complain_failure(
             "%s: \"prompt_ids\" and \"ids\" must be lists of tokens, as printed by generate --json",

@@ -16,7 +16,9 @@ int chat_open_tools(chat *c) {
     size_t len;
     if (!c->o.tools_file) return EXIT_DONE;
     /* Read once: the file may be a pipe. */
-    int code = c->tools_text ? EXIT_DONE : input_read_text(c->o.tools_file, &c->tools_text, &len);
+    int code = c->tools_text ? EXIT_DONE : input_check("tools", c->o.tools_file, NULL);
+    if (code == EXIT_DONE && !c->tools_text)
+        code = input_read_text(c->o.tools_file, &c->tools_text, &len);
     if (code != EXIT_DONE) return code;
     if (ag_chat_set_tools(c->transcript.chat, c->tools_text, strlen(c->tools_text), &err) != AG_OK)
         return complain_failure("%s: %s", c->o.tools_file, err.msg);

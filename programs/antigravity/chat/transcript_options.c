@@ -57,7 +57,8 @@ int transcript_template_read(const char *path, char **text) {
 
 static int read_system(const char *path, char **text) {
     size_t len;
-    int code = input_read_text(path, text, &len);
+    int code = input_check("system-file", path, NULL);
+    if (code == EXIT_DONE) code = input_read_text(path, text, &len);
     while (code == EXIT_DONE && len && (*text)[len - 1] == '\n') (*text)[--len] = '\0';
     return code;
 }

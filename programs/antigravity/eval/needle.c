@@ -132,7 +132,8 @@ static ag_status put_in_template(needles *n, needle *d, ag_error *err) {
 
 static int read_filler(needles *n, haystack *h) {
     if (!n->o->text) return EXIT_DONE;
-    int code = input_read(n->o->text, &n->filler, &h->n_filler);
+    int code = input_check("text", n->o->text, NULL);
+    if (code == EXIT_DONE) code = input_read(n->o->text, &n->filler, &h->n_filler);
     if (code != EXIT_DONE) return code;
     h->filler = n->filler;
     if (sentences_in(h->filler, h->n_filler)) return EXIT_DONE;

@@ -7,6 +7,7 @@
 #include "store.h"
 
 #include <antigravity/tokenizer.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,11 +58,35 @@ static int resolve_name(const char *name, char path[PATH_MAX]) {
     return code;
 }
 
+/* Returns whether the path looks like "org/name" of a model hub. */
+static bool names_a_repository(const char *path) {
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                  "-_.";
+    size_t owner = strspn(path, letters);
+    size_t name = path[owner] == '/' ? strspn(path + owner + 1, letters) : 0;
+    return owner && name && !path[owner + 1 + name] && path[0] != '.' && path[owner + 1] != '.' &&
+           !path_ends_in(path, ".gguf");
+}
+
+/* Reports a path without a file. Other faults of a path are reported when it is opened. */
+static int check_path(const char *path) {
+    struct stat info;
+    if (lstat(path, &info) == 0 || errno != ENOENT) return EXIT_DONE;
+    if (names_a_repository(path))
+        return complain_failure("%s: no such directory here; 'antigravity pull %s' fetches a "
+                                "repository of that name and prints the name for -m",
+                                path, path);
+    return complain_failure("%s: %s; give a GGUF file, a Hugging Face directory or a name that "
+                            "'antigravity models' lists",
+                            path, strerror(ENOENT));
+}
+
 int model_dir_find(const char *given, bool quiet, char **out) {
     char path[PATH_MAX] = "";
     *out = NULL;
     if (given) {
         int code = resolve_name(given, path);
+        if (code == EXIT_DONE && !path[0]) code = check_path(given);
         if (code == EXIT_DONE) *out = strdup(path[0] ? path : given);
         return code != EXIT_DONE || *out ? code : complain_no_memory();
     }

@@ -85,18 +85,20 @@ void constraint_options_free(constraint_options *o) {
     free(o->choices);
 }
 
-/* Sets the text to the file's content, or to the value itself. */
-static int read_text(ag_constraint_params *p, const char *value, bool is_text, char **owned) {
-    if (!is_text) {
-        size_t len;
-        const int code = input_read(value, owned, &len);
-        p->text = *owned;
-        p->len = len;
-        return code;
-    }
+/* Sets the text to the value of an option. */
+static int set_text(ag_constraint_params *p, const char *value) {
     p->text = value;
     p->len = strlen(value);
     return EXIT_DONE;
+}
+
+/* Sets the text to the content of an option's file. */
+static int read_text(ag_constraint_params *p, const char *option, const char *path,
+                     const char *advice, char **owned) {
+    int code = input_check(option, path, advice);
+    if (code == EXIT_DONE) code = input_read(path, owned, &p->len);
+    p->text = *owned;
+    return code;
 }
 
 static int make_params(ag_constraint_params *p, const constraint_options *o, char **owned) {
@@ -108,15 +110,19 @@ static int make_params(ag_constraint_params *p, const constraint_options *o, cha
         p->kind = AG_CONSTRAINT_JSON_SCHEMA;
         const bool is_text =
             o->schema[0] == '{' || !strcmp(o->schema, "true") || !strcmp(o->schema, "false");
-        return read_text(p, o->schema, is_text, owned);
+        return is_text ? set_text(p, o->schema)
+                       : read_text(p, "json-schema", o->schema,
+                                   "a schema in place of a file begins with '{'", owned);
     }
     if (o->grammar) {
         p->kind = AG_CONSTRAINT_GRAMMAR;
-        return read_text(p, o->grammar, strstr(o->grammar, "::=") != NULL, owned);
+        return strstr(o->grammar, "::=") ? set_text(p, o->grammar)
+                                         : read_text(p, "grammar", o->grammar,
+                                                     "rules in place of a file have '::='", owned);
     }
     if (o->regex) {
         p->kind = AG_CONSTRAINT_REGEX;
-        return read_text(p, o->regex, true, owned);
+        return set_text(p, o->regex);
     }
     if (o->n_choices) p->kind = AG_CONSTRAINT_CHOICES;
     p->choices = (const char *const *)o->choices;

@@ -2,6 +2,7 @@
 #include "options.h"
 
 #include "../command.h"
+#include "../support/input.h"
 #include "../support/version.h"
 #include "../terminal/output.h"
 #include "compat_options.h"
@@ -176,9 +177,11 @@ static int apply_file(const command_line *line, const names *t, int code, int in
     char path[PATH_MAX], message[MESSAGE_SIZE];
     const option_def *def = find_row(line, code, &target);
     if (!def || def->kind != OPTION_FILE) return OPTIONS_RUN;
-    if (!def->find) return options_read_file(line, optarg);
-    if (def->find(optarg, path, message)) return options_read_file(line, path);
-    return complain_usage("--%s: %s", t->longs[index].name, message);
+    if (def->find && !def->find(optarg, path, message))
+        return complain_usage("--%s: %s", t->longs[index].name, message);
+    const char *file = def->find ? path : optarg;
+    const int checked = input_check(t->longs[index].name, file, NULL);
+    return checked == EXIT_DONE ? options_read_file(line, file) : checked;
 }
 
 /* Applies the files of options. The second pass applies the others, which take precedence, and

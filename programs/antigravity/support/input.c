@@ -61,6 +61,12 @@ int input_read(const char *path, char **out, size_t *len) {
     return code;
 }
 
+int input_check(const char *option, const char *path, const char *advice) {
+    if (!strcmp(path, "-") || access(path, R_OK) == 0) return EXIT_DONE;
+    return complain_failure("--%s %s: %s%s%s", option, path, strerror(errno), advice ? "; " : "",
+                            advice ? advice : "");
+}
+
 int input_refuse_nul(const char *name, const char *text, size_t len) {
     const char *at = memchr(text, '\0', len);
     size_t line = 1, first = 0;

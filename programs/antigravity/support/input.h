@@ -11,6 +11,9 @@ int input_read(const char *path, char **out, size_t *len);
 
 /* Like input_read(), but fails if there is a NUL byte. */
 int input_read_text(const char *path, char **out, size_t *len);
+/* Returns EXIT_DONE, or reports that the file of an option, a long name, cannot be read. `advice`
+ * ends the message; NULL: none. */
+int input_check(const char *option, const char *path, const char *advice);
 /* Returns EXIT_DONE, or reports the line of `name` that has a NUL byte. */
 int input_refuse_nul(const char *name, const char *text, size_t len);
 

@@ -203,7 +203,8 @@ static void choose_settings(ruler *t) {
 
 static int read_haystack(ruler *t) {
     if (!t->o->haystack) return EXIT_DONE;
-    int code = input_read_text(t->o->haystack, &t->haystack, &t->n_haystack);
+    int code = input_check("haystack", t->o->haystack, NULL);
+    if (code == EXIT_DONE) code = input_read_text(t->o->haystack, &t->haystack, &t->n_haystack);
     if (code != EXIT_DONE || sentences_in(t->haystack, t->n_haystack)) return code;
     return complain_failure("%s: the file has no text", t->o->haystack);
 }
