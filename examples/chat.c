@@ -54,7 +54,9 @@ int main(int argc, char **argv) {
     printf("\n(%zu tokens, finished by %s)\n", stats.n_generated, ag_finish_detail(stats.finish));
 
 done:
-    if (err.status) fprintf(stderr, "chat: %s\n", err.msg);
+    if (err.status)
+        fprintf(stderr, "chat: %s%s\n", err.msg,
+                err.status == AG_NOT_FOUND ? "; usage: chat MODEL [QUESTION]" : "");
     ag_chat_parser_destroy(parser);
     ag_chat_destroy(chat);
     ag_chat_format_destroy(format);

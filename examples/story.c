@@ -37,7 +37,9 @@ int main(int argc, char **argv) {
     printf("\n(%zu tokens, finished by %s)\n", stats.n_generated, ag_finish_detail(stats.finish));
 
 done:
-    if (err.status) fprintf(stderr, "story: %s\n", err.msg);
+    if (err.status)
+        fprintf(stderr, "story: %s%s\n", err.msg,
+                err.status == AG_NOT_FOUND ? "; usage: story MODEL_DIR [TEXT]" : "");
     ag_sampler_destroy(generation.sampler);
     ag_ids_free(&ids);
     ag_session_destroy(session);

@@ -65,6 +65,9 @@ export PKG_CONFIG_PATH=${pc%/*}
 "$cc" -std=c11 "$source_dir/examples/story.c" $(pkg-config --cflags --libs antigravity) -o "$work/pkg-config/story"
 tell pkg-config
 
+text=$(LD_LIBRARY_PATH=$libdir "$work/pkg-config/story" none/model 2>&1) && fail "story tells one without a model"
+[ "$text" = "story: none/model: No such file or directory; usage: story MODEL_DIR [TEXT]" ] || fail "no usage: $text"
+
 if [ "$(pkg-config --modversion antigravity)" != "$(sed -n 's/.*PACKAGE_VERSION "\(.*\)".*/\1/p' \
     "$libdir/cmake/antigravity/antigravityConfigVersion.cmake" | head -1)" ]; then
     fail "antigravity.pc and the CMake package disagree about the version"
