@@ -67,14 +67,19 @@ def _matches(entries: list[pathlib.Path], name: str) -> list[pathlib.Path]:
 def find_model(path_or_name: str | os.PathLike[str] | None) -> str:
     """Return the path of a model.
 
-    A path is returned as it is. A name without "/" that is no file here is looked up in the store.
+    A path is returned as it is. A name without "/" that is not a file here is looked up in the store.
     None is the bundled model, and so is "demo" unless a model of the store has just this name.
     """
     if path_or_name is None:
         return demo_directory()
     given = os.fspath(path_or_name)
-    if os.sep in given or os.path.lexists(given):
+    if os.path.lexists(given):
         return given
+    if os.sep in given:
+        raise errors.NotFoundError(
+            f"model '{given}': no such file or directory; give a GGUF file, a Hugging Face directory or "
+            "a name that 'antigravity models' lists; 'antigravity pull ORG/NAME' fetches one"
+        )
     found = _matches(models(), given)
     if given == "demo":
         found = [e for e in found if name_of(e) == given]

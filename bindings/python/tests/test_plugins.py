@@ -22,7 +22,10 @@ def test_models_of_the_store(tmp_path, monkeypatch):
         store.find_model("fox")
     with pytest.raises(ag.NotFoundError, match="no model of that name"):
         store.find_model("owl")
-    assert store.find_model("a/b") == "a/b"
+    assert store.find_model(str(tmp_path / "Fox-1B")) == str(tmp_path / "Fox-1B")
+    for path in ("a/b", "./owl"):
+        with pytest.raises(ag.NotFoundError, match=f"^model '{path}': no such file or directory; give .* or a name"):
+            store.find_model(path)
     assert os.path.isdir(store.find_model(None))
     (tmp_path / "Demolition-7B").mkdir()
     for name in (None, "demo"):
