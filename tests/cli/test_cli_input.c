@@ -149,6 +149,31 @@ static void rejects_long_prompt_before_loading(void **state) {
     cli_free(&r);
 }
 
+static void reports_a_context_above_the_models(void **state) {
+    (void)state;
+    static const char report[] = " has 2048 positions; the context holds 2048 tokens\n";
+    cli_result r = CLI("generate", QUICK, "-p", "x", "-n", "1", "-c", "100000000");
+    assert_code(&r, 0);
+    assert_says(r.err, "generate: -c 100000000: ");
+    assert_says(r.err, report);
+    cli_free(&r);
+    r = CLI("info", "-c", "2049");
+    assert_code(&r, 0);
+    assert_says(r.err, report);
+    cli_free(&r);
+    static const char *const fitting[] = {"0", "2048"};
+    for (size_t i = 0; i < 2; i++) {
+        r = CLI("info", "-c", fitting[i]);
+        assert_code(&r, 0);
+        assert_does_not_say(r.err, report);
+        cli_free(&r);
+    }
+    r = CLI("chat", QUICK, "-p", "x", "-n", "1"); /* the default is 4096 */
+    assert_code(&r, 0);
+    assert_does_not_say(r.err, report);
+    cli_free(&r);
+}
+
 static void full_context_prompt_gives_one_token(void **state) {
     (void)state;
     cli_result r =
@@ -481,6 +506,7 @@ int main(void) {
         cmocka_unit_test(empty_prompt_needs_bos),
         cmocka_unit_test(rejects_invalid_utf8_with_location),
         cmocka_unit_test(rejects_long_prompt_before_loading),
+        cmocka_unit_test(reports_a_context_above_the_models),
         cmocka_unit_test(full_context_prompt_gives_one_token),
         cmocka_unit_test(rejects_ids_outside_vocabulary),
         cmocka_unit_test(rejects_missing_prompt_on_terminal),

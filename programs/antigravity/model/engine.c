@@ -28,6 +28,7 @@ int engine_inspect(engine *e, const model_options *o) {
     if (code != EXIT_DONE) return code;
     ag_model_params params = model_params(o);
     if (ag_model_inspect(e->dir, &params, &e->info, &err) != AG_OK) return complain_settings(&err);
+    context_report(o, &e->info, e->dir);
     ag_status status = ag_tokenizer_load(e->dir, &e->tokenizer, &err);
     if (status != AG_OK && status != AG_NOT_FOUND) return complain_error(&err);
     return EXIT_DONE;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Options of the KV cache: length and types. Eviction is in eviction_options.c. */
+#include "../terminal/output.h"
 #include "model_options.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,10 +27,23 @@ static bool set_kv_type(void *target, const char *value, char *message) {
     return kv_type_parse(target, value, message);
 }
 
+static bool set_context(void *target, const char *value, char *message) {
+    static const option_def one = {.kind = OPTION_U32, OPTION_RANGE(0, INT32_MAX)};
+    model_options *o = target;
+    o->names_context = true;
+    return option_set(&one, &o->max_seq_len, value, message);
+}
+
+static void show_context(const void *target, char *buf, size_t cap) {
+    const model_options *o = target;
+    snprintf(buf, cap, "%" PRIu32, o->max_seq_len);
+}
+
 static const option_def length_defs[] = {
     {.name = "max-seq-len",
      .letter = 'c',
-     SETS_U32("N", max_seq_len, 0, INT32_MAX),
+     CALLS("N", set_context),
+     .show = show_context,
      .aliases = {"ctx-size"},
      .help = "tokens the KV cache may hold; 0: the number that the model was trained for"},
 };
@@ -71,6 +86,12 @@ bool keys_rotated(ag_k_rotation rotation, ag_dtype k_type) {
 uint32_t context_length(const model_options *o, const ag_model_info *info) {
     bool model_decides = !o->max_seq_len || o->max_seq_len > info->max_positions;
     return model_decides ? info->max_positions : o->max_seq_len;
+}
+
+void context_report(const model_options *o, const ag_model_info *info, const char *path) {
+    if (o->quiet || !o->names_context || o->max_seq_len <= info->max_positions) return;
+    complain("-c %" PRIu32 ": %s has %" PRIu32 " positions; the context holds %" PRIu32 " tokens",
+             o->max_seq_len, path, info->max_positions, info->max_positions);
 }
 
 uint32_t min_context(const ag_model_info *info, ag_session_params params) {

@@ -23,6 +23,7 @@ typedef struct model_options {
     const char *device;     /* opencl backend only; NULL: its default */
     uint32_t threads;       /* 0: the usable cores */
     uint32_t max_seq_len;   /* 0: the trained context length */
+    bool names_context;     /* -c was given */
     uint32_t prefill_chunk; /* 0 until model_options_check(): not given */
     ag_dtype weights;       /* a type, DTYPE_AS_IS, or AG_WEIGHTS_AUTO */
     tensor_types tensor_types;
@@ -88,6 +89,8 @@ bool keys_rotated(ag_k_rotation rotation, ag_dtype k_type);
 
 /* Returns --max-seq-len, limited to the model's positions. */
 uint32_t context_length(const model_options *o, const ag_model_info *info);
+/* Reports that the positions of the model at `path` limit a given -c, unless quiet. */
+void context_report(const model_options *o, const ag_model_info *info, const char *path);
 /* Returns the smallest context above params.max_seq_len with which such a session can be created; 0
  * if none. */
 uint32_t min_context(const ag_model_info *info, ag_session_params params);

@@ -121,6 +121,7 @@ int served_models_add(served_models *s, const char *path, const char *template_f
         .chat_template = jinja,
         .keep_alive_s = keep_alive_s,
     };
+    context_report(s->options, &info, path);
     code = ag_serving_add_model(s->engine, &served, &m, &err) == AG_OK ? list_model(s, m, path, out)
                                                                        : complain_settings(&err);
     free(jinja);
