@@ -174,6 +174,36 @@ static void reports_a_context_above_the_models(void **state) {
     cli_free(&r);
 }
 
+static void names_options_of_a_budget_above_the_context(void **state) {
+    (void)state;
+    static const struct {
+        const char *args[12], *message;
+    } cases[] = {
+        {{"generate", "-p", "x", "--kv-budget", "4096"},
+         "--kv-budget 4096: it must be below the context of 2048 tokens\n"},
+        {{"generate", "-p", "x", "-c", "512", "--kv-budget", "512"},
+         "--kv-budget 512: it must be below -c 512; use a context of at least 513 tokens (-c)\n"},
+        {{"chat", "-c", "512", "--kv-budget", "600"},
+         "--kv-budget 600: it must be below -c 512; use"},
+        {{"info", "-c", "512", "--kv-budget", "600"}, "--kv-budget 600: it must be below -c 512\n"},
+        {{"serve", "-c", "512", "--kv-budget", "600"},
+         "--kv-budget 600: it must be below -c 512\n"},
+        {{"eval", "kl", "-p", "Once upon a time", "-c", "512", "--kv-budget", "64,600"},
+         "--kv-budget 600: it must be below -c 512\n"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *args[16] = {NULL};
+        size_t n = 0;
+        while (cases[i].args[n]) args[n] = cases[i].args[n], n++;
+        args[n] = "-q";
+        args[n + 1] = "--eviction-policy";
+        args[n + 2] = "h2o";
+        cli_result r = cli_run(&(cli_setup){.args = args});
+        assert_refused(&r, 2, cases[i].message);
+        cli_free(&r);
+    }
+}
+
 static void full_context_prompt_gives_one_token(void **state) {
     (void)state;
     cli_result r =
@@ -507,6 +537,7 @@ int main(void) {
         cmocka_unit_test(rejects_invalid_utf8_with_location),
         cmocka_unit_test(rejects_long_prompt_before_loading),
         cmocka_unit_test(reports_a_context_above_the_models),
+        cmocka_unit_test(names_options_of_a_budget_above_the_context),
         cmocka_unit_test(full_context_prompt_gives_one_token),
         cmocka_unit_test(rejects_ids_outside_vocabulary),
         cmocka_unit_test(rejects_missing_prompt_on_terminal),

@@ -62,7 +62,10 @@ int chat_check_context(chat *c) {
     int code = transcript_prefix(&c->transcript, &n_system);
     if (code != EXIT_DONE) return code;
     const ag_session_params params = params_with_system(c, n_system);
-    if (ag_session_plan_memory(&c->engine.info, &params, &unused, NULL) == AG_OK) return EXIT_DONE;
+    /* A budget above the context is reported later. */
+    if (budget_check(&c->o.model, &params, NULL) != AG_OK ||
+        ag_session_plan_memory(&c->engine.info, &params, &unused, NULL) == AG_OK)
+        return EXIT_DONE;
     const uint32_t smallest = min_context(&c->engine.info, params);
     if (!smallest) return EXIT_DONE; /* another fault, reported later */
     return complain_usage("a context of %" PRIu32 " tokens is too small for the %" PRIu32

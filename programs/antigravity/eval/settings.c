@@ -179,7 +179,8 @@ int settings_open(const eval_settings *s, const cache_setting *one, const model_
                   ag_model *model, uint32_t max_seq_len, ag_session **out) {
     ag_error err;
     const ag_session_params p = setting_params(s, one, o, max_seq_len);
-    ag_status status = ag_session_create(model, &p, out, &err);
+    ag_status status = budget_check(o, &p, &err);
+    if (status == AG_OK) status = ag_session_create(model, &p, out, &err);
     interrupt_register(*out);
     return status == AG_OK ? EXIT_DONE : complain_settings(&err);
 }

@@ -132,6 +132,8 @@ ag_status engine_make_plan(const engine *e, ag_backend *be, const model_options 
                            const char *shape, const engine_sessions *s, ag_memory_plan *plan,
                            ag_error *err) {
     const ag_model_params params = model_params(o);
+    const ag_status st = budget_check(o, &s->params, err);
+    if (st != AG_OK) return st;
     return shape ? ag_memory_plan_synthetic(be, shape, &params, &s->params, s->n, plan, err)
                  : ag_memory_plan_make(be, e->dir, &params, &s->params, s->n, plan, err);
 }

@@ -94,6 +94,19 @@ void context_report(const model_options *o, const ag_model_info *info, const cha
              o->max_seq_len, path, info->max_positions, info->max_positions);
 }
 
+ag_status budget_check(const model_options *o, const ag_session_params *p, ag_error *err) {
+    const uint32_t budget = p->eviction.budget_tokens;
+    const bool is_named = o->names_context && o->max_seq_len == p->max_seq_len;
+    if (!p->eviction.policy || budget < p->max_seq_len) return AG_OK;
+    if (err) {
+        err->status = AG_INVALID;
+        snprintf(err->msg, sizeof err->msg,
+                 "--kv-budget %" PRIu32 ": it must be below %s%" PRIu32 "%s", budget,
+                 is_named ? "-c " : "the context of ", p->max_seq_len, is_named ? "" : " tokens");
+    }
+    return AG_INVALID;
+}
+
 uint32_t min_context(const ag_model_info *info, ag_session_params params) {
     ag_session_plan plan;
     uint32_t low = params.max_seq_len, high = info->max_positions;

@@ -91,6 +91,8 @@ bool keys_rotated(ag_k_rotation rotation, ag_dtype k_type);
 uint32_t context_length(const model_options *o, const ag_model_info *info);
 /* Reports that the positions of the model at `path` limit a given -c, unless quiet. */
 void context_report(const model_options *o, const ag_model_info *info, const char *path);
+/* Fails if the --kv-budget of a session is not below its context. err may be NULL. */
+ag_status budget_check(const model_options *o, const ag_session_params *p, ag_error *err);
 /* Returns the smallest context above params.max_seq_len with which such a session can be created; 0
  * if none. */
 uint32_t min_context(const ag_model_info *info, ag_session_params params);

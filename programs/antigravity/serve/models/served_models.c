@@ -122,8 +122,9 @@ int served_models_add(served_models *s, const char *path, const char *template_f
         .keep_alive_s = keep_alive_s,
     };
     context_report(s->options, &info, path);
-    code = ag_serving_add_model(s->engine, &served, &m, &err) == AG_OK ? list_model(s, m, path, out)
-                                                                       : complain_settings(&err);
+    ag_status st = budget_check(s->options, &served.session, &err);
+    if (st == AG_OK) st = ag_serving_add_model(s->engine, &served, &m, &err);
+    code = st == AG_OK ? list_model(s, m, path, out) : complain_settings(&err);
     free(jinja);
     return code;
 }
