@@ -396,6 +396,28 @@ static void rejects_invalid_requests_with_a_reason(void **state) {
                            200));
 }
 
+static void names_unknown_roles(void **state) {
+    (void)state;
+    static const char *const known[] = {"system",    "developer",    "user",
+                                        "assistant", "tool",         "function",
+                                        "ipython",   "tool_results", "control"};
+    static const char form[] = "{\"model\":\"demo\",\"max_tokens\":1,\"messages\":["
+                               "{\"role\":\"user\",\"content\":\"a\"},"
+                               "{\"role\":\"%s\",\"content\":\"b\"}]}";
+    char body[256];
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        snprintf(body, sizeof body, form, known[i]);
+        json_decref(serve_json(&server, CHAT, body, 200));
+    }
+    snprintf(body, sizeof body, form, "usr");
+    json_t *v = serve_json(&server, CHAT, body, 400);
+    assert_string_equal(json_string_value(json_at(v, "error.param")), "messages[1].role");
+    assert_string_equal(json_string_value(json_at(v, "error.message")),
+                        "messages[1].role: unknown role 'usr'; it must be system, developer, user, "
+                        "assistant or tool");
+    json_decref(v);
+}
+
 static int start_server(void **state) {
     (void)state;
     SERVE_START(&server, "--alias", "gpt-4o", "-q");
@@ -419,6 +441,7 @@ int main(void) {
         cmocka_unit_test(tokenizes_and_detokenizes),
         cmocka_unit_test(reports_metrics_and_resident_sessions),
         cmocka_unit_test(rejects_invalid_requests_with_a_reason),
+        cmocka_unit_test(names_unknown_roles),
     };
     return cmocka_run_group_tests(tests, start_server, stop_server);
 }

@@ -125,8 +125,11 @@ static void names_the_invalid_field(void **state) {
     assert_body_refused(p, "{'model': 'm', " HELLO "}", 400, "max_tokens");
     assert_body_refused(p, "{" HEAD "}", 400, "messages");
     assert_body_refused(p, "{" HEAD ", 'messages': []}", 400, "at least one");
-    assert_body_refused(p, "{" HEAD ", 'messages': [{'role': 'robot', 'content': ''}]}", 400,
-                        "role");
+    assert_body_refused(
+        p, "{" HEAD ", 'messages': [{'role': 'robot', 'content': ''}]}", 400,
+        "messages[0].role: unknown role 'robot'; it must be user, assistant or system");
+    assert_body_refused(p, "{" HEAD ", 'messages': [{'content': ''}]}", 400,
+                        "messages[0].role: missing; it must be user");
     assert_body_refused(p, "{" HEAD ", 'messages': [{'role': 'user', 'content': 3}]}", 400,
                         "content");
     assert_body_refused(p,

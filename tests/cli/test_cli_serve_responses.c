@@ -97,6 +97,11 @@ static void rejects_fields_that_need_unknown_objects(void **state) {
     assert_body_refused(p, "{'input': 'x', 'text': {'format': {'type': 'xml'}}}", 400,
                         "text.format");
     assert_body_refused(p, "{'input': 'x', 'max_output_tokens': 0}", 400, "max_output_tokens");
+    assert_body_refused(p, "{'input': ['x']}", 400, "input");
+    assert_body_refused(p, "{'input': [{'role': 'user', 'content': 'x'}, {'role': 'tool'}]}", 400,
+                        "input[1].role: unknown role 'tool'; it must be user, assistant, system or "
+                        "developer");
+    assert_body_refused(p, "{'input': [{'content': 'x'}]}", 400, "input[0].role: missing; it must");
 }
 
 static response_store *bench_store(void) { return http_responses(NULL); }

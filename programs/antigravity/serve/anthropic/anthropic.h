@@ -9,9 +9,9 @@
 /* parse() of the protocols: messages, and the number of their tokens. */
 bool anthropic_parse(const json_t *body, serve_request *r, serve_error *e);
 bool anthropic_parse_count(const json_t *body, serve_request *r, serve_error *e);
-/* Converts one message of the body and appends it to r->messages. A message with tool results
+/* Converts message i of the body and appends it to r->messages. A message with tool results
  * becomes several. */
-bool anthropic_read_message(const json_t *message, serve_request *r, serve_error *e);
+bool anthropic_read_message(const json_t *message, size_t i, serve_request *r, serve_error *e);
 
 /* Returns {"type": "error", "error": {"type", "message"}}. */
 json_t *anthropic_error(const serve_error *e);

@@ -167,20 +167,19 @@ static bool add_user_message(const message_parts *p, const char *role, serve_req
     return message_add(r, role, message_content(p, false), e);
 }
 
-bool anthropic_read_message(const json_t *message, serve_request *r, serve_error *e) {
+bool anthropic_read_message(const json_t *message, size_t i, serve_request *r, serve_error *e) {
+    static const char *const roles[] = {"user", "assistant", "system", NULL};
     const char *role = json_string_value(json_object_get(message, "role"));
     json_t *content = json_object_get(message, "content");
-    if (!role || (strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0 &&
-                  strcmp(role, "system") != 0))
-        return reject_field(e, "messages", "a role must be user or assistant");
+    if (!message_check_role(role, "messages", i, roles, e)) return false;
     bool is_assistant = strcmp(role, "assistant") == 0;
     if (json_is_string(content)) return message_add(r, role, json_incref(content), e);
     if (!json_is_array(content))
         return reject_field(e, "messages", "a content must be a string or a list of blocks");
     message_parts p = {.texts = json_array(), .calls = json_array(), .results = json_array()};
     bool ok = (p.texts && p.calls && p.results) || reject_no_memory(e);
-    for (size_t i = 0; ok && i < json_array_size(content); i++)
-        ok = read_block(json_array_get(content, i), is_assistant, &p, e);
+    for (size_t k = 0; ok && k < json_array_size(content); k++)
+        ok = read_block(json_array_get(content, k), is_assistant, &p, e);
     if (ok) ok = is_assistant ? add_assistant_message(&p, r, e) : add_user_message(&p, role, r, e);
     message_parts_free(&p);
     return ok;

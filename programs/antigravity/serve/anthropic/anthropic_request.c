@@ -49,7 +49,7 @@ static bool read_messages(const json_t *body, serve_request *r, serve_error *e) 
     size_t n = json_array_size(messages);
     if (!n) return reject_field(e, "messages", "must have at least one message");
     for (size_t i = 0; i < n; i++)
-        if (!anthropic_read_message(json_array_get(messages, i), r, e)) return false;
+        if (!anthropic_read_message(json_array_get(messages, i), i, r, e)) return false;
     /* The model continues a last message of the assistant, unless it ends with calls. */
     const json_t *last = json_array_get(r->messages, json_array_size(r->messages) - 1);
     const char *role = json_string_value(json_object_get(last, "role"));

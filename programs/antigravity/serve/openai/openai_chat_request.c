@@ -1,17 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parser of the body of POST /v1/chat/completions. */
 #include "../protocol/fields.h"
+#include "../protocol/messages.h"
 #include "openai.h"
 #include "openai_fields.h"
 
 #include <string.h>
+
+/* Checks the roles that are texts. ag_chat_set_messages() reports those that are not. */
+static bool check_roles(const json_t *messages, serve_error *e) {
+    static const char *const roles[] = {"system", "developer", "user", "assistant", "tool", NULL};
+    /* Older roles, and those of some models' templates. */
+    static const char *const more[] = {"function",      "ipython",     "tool_results",
+                                       "tool_response", "observation", "environment",
+                                       "control",       NULL};
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        const char *role = json_string_value(json_object_get(json_array_get(messages, i), "role"));
+        if (role && *role && !message_role_is_in(role, more) &&
+            !message_check_role(role, "messages", i, roles, e))
+            return false;
+    }
+    return true;
+}
 
 static bool read_messages(const json_t *body, serve_request *r, serve_error *e) {
     json_t *messages = NULL;
     if (!field_array(body, "messages", &messages, e)) return false;
     if (!messages || !json_array_size(messages))
         return reject_field(e, "messages", "must be an array of at least one message");
-    if (!openai_check_parts(messages, e)) return false;
+    if (!check_roles(messages, e) || !openai_check_parts(messages, e)) return false;
     r->messages = json_incref(messages);
     const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
     bool begin = true;

@@ -61,12 +61,11 @@ static json_t *open_assistant_message(serve_request *r, bool new_text, serve_err
     return json_array_get(r->messages, json_array_size(r->messages) - 1);
 }
 
-static bool read_message_item(const json_t *item, serve_request *r, serve_error *e) {
+static bool read_message_item(const json_t *item, size_t i, serve_request *r, serve_error *e) {
+    static const char *const roles[] = {"user", "assistant", "system", "developer", NULL};
     const char *role = json_string_value(json_object_get(item, "role"));
-    if (!role || (strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0 &&
-                  strcmp(role, "system") != 0 && strcmp(role, "developer") != 0))
-        return reject_field(e, "input", "a role must be user, assistant, system or developer");
     json_t *content;
+    if (!message_check_role(role, "input", i, roles, e)) return false;
     if (!read_content(json_object_get(item, "content"), &content, e)) return false;
     if (strcmp(role, "assistant") == 0) {
         json_t *message = open_assistant_message(r, true, e);
@@ -119,10 +118,10 @@ static bool read_reasoning_item(const json_t *item, serve_request *r, serve_erro
                     e);
 }
 
-static bool read_item(const json_t *item, serve_request *r, serve_error *e) {
+static bool read_item(const json_t *item, size_t i, serve_request *r, serve_error *e) {
     const char *type = field_type(item);
     if (!json_is_object(item)) return reject_field(e, "input", "an item must be an object");
-    if (!*type || strcmp(type, "message") == 0) return read_message_item(item, r, e);
+    if (!*type || strcmp(type, "message") == 0) return read_message_item(item, i, r, e);
     if (strcmp(type, "function_call") == 0) return read_call_item(item, r, e);
     if (strcmp(type, "function_call_output") == 0) return read_output_item(item, r, e);
     if (strcmp(type, "reasoning") == 0) return read_reasoning_item(item, r, e);
@@ -134,6 +133,6 @@ bool responses_read_input(json_t *input, serve_request *r, serve_error *e) {
     if (!json_is_array(input))
         return reject_field(e, "input", "must be a string or a list of items");
     for (size_t i = 0; i < json_array_size(input); i++)
-        if (!read_item(json_array_get(input, i), r, e)) return false;
+        if (!read_item(json_array_get(input, i), i, r, e)) return false;
     return true;
 }

@@ -8,6 +8,12 @@
 
 /* Appends an item to a list. Fails with 503 without memory. */
 bool list_add(json_t *list, json_t *item, serve_error *e);
+/* Fails with 400 unless the role of item i of the field `list` is one of `roles`, which NULL ends.
+ * role NULL: it is missing. */
+bool message_check_role(const char *role, const char *list, size_t i, const char *const *roles,
+                        serve_error *e);
+/* Returns whether `roles`, which NULL ends, has the role. */
+bool message_role_is_in(const char *role, const char *const *roles);
 /* Appends {"role", "content"} to r->messages. Fails with 503 without memory. */
 bool message_add(serve_request *r, const char *role, json_t *content, serve_error *e);
 /* Returns {"type": "text", "text"}, one part of a content. */
