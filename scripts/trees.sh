@@ -97,7 +97,6 @@ use_packages() {
     rm -rf "$user"
     copy_packages "$2" "$user/checkout/dist"
     cp dist/libantigravity-*"_$arch.whl" "$user/checkout/dist"
-    git archive HEAD bindings/python/examples | tar x -C "$user/checkout"
     user_directories >"$user/directories"
     tree_commands >"$user/commands"
     # A mirror of PyPI may have a certificate that only this machine trusts. autopkgtest truncates the log that it writes to.

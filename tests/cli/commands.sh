@@ -102,6 +102,7 @@ executable "$work/bin/python3" <<END
 #!/bin/bash
 if [ "\$1 \$2" = "-m venv" ]; then
     mkdir -p "\$3/bin"
+    ln -s "$work/stage/share" "\$3/share"
     printf '#!/bin/sh\nexec env PYTHONPATH="%s" "%s" "\$@"\n' "$work/stage" "$python" >"\$3/bin/python"
     printf '#!/bin/sh\nls "\$2" >/dev/null\n' >"\$3/bin/pip"
     chmod +x "\$3"/bin/*

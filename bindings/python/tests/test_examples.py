@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples run."""
+"""The examples run, from where the package installs them."""
 
 import os
 import pathlib
@@ -7,11 +7,11 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
 
 import libantigravity as ag
 
-EXAMPLES = ROOT / "bindings/python/examples"
+INSTALLED = pathlib.Path(ag.__file__).parents[1]
+EXAMPLES = INSTALLED / "share/doc/libantigravity/examples"
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ EXAMPLES = ROOT / "bindings/python/examples"
     ],
 )
 def test_example_runs(name, line, tmp_path):
-    environment = {**os.environ, "PYTHONPATH": str(pathlib.Path(ag.__file__).parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(INSTALLED)}
     result = subprocess.run(
         [sys.executable, str(EXAMPLES / name)], capture_output=True, text=True, env=environment, cwd=tmp_path
     )

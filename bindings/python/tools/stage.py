@@ -19,6 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent.parent
 ROOT = HERE.parent.parent
 NAME = "libantigravity"
 MODEL = pathlib.Path("share/antigravity/models/demo")
+EXAMPLES = pathlib.Path("share/doc/libantigravity/examples")
 
 
 def version() -> str:
@@ -83,6 +84,7 @@ def main() -> None:
         shutil.copy(ROOT / "LICENSE", info / "LICENSE")
         data = o.out / f"{NAME}-{version()}.data" / "data"
     shutil.copytree(ROOT / "models/demo", data / MODEL)
+    shutil.copytree(HERE / "examples", data / EXAMPLES, ignore=shutil.ignore_patterns("__pycache__"))
     if o.program:
         scripts = data.parent / "scripts"
         scripts.mkdir()
