@@ -20,8 +20,8 @@
 #define SINKS 0 /* 1: a logit for each query head joins the softmax */
 #endif
 #if SINKS
-#define SINK_PARAMS , __global const uchar *sinks, ulong sinks_at, uint query_heads
-#define SINK_OF(query) ((__global const float *)(sinks + sinks_at))[(query) % query_heads]
+#define SINK_PARAMS , CONST_ARRAY(sinks), uint query_heads
+#define SINK_OF(query) CONST_FLOATS(sinks)[(query) % query_heads]
 #else
 #define SINK_PARAMS
 #define SINK_OF(query) (-INFINITY)
@@ -207,10 +207,8 @@ static inline void leave_query(__global float *out, __global float *stats, queri
  * With n_spans 1 the values are divided by the sum. Work-groups of WG: dimension 0 is spans, 1 KV
  * heads, 2 groups of QUERIES queries, with MANY those of each row. The table of blocks and slots_of
  * then have rows for the heads of each sequence. WG * 4 is at least dim rounded up to 4. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
-       __global const uchar *q, ulong q_at, CACHE_PARAMS, uint k_type, uint v_type, ulong v_at,
-       float scale, uint span, uint n_spans SINK_PARAMS) {
+WG_KERNEL attend(ARRAY(out), ARRAY(stats), CONST_ARRAY(q), CACHE_PARAMS, uint k_type, uint v_type,
+                 ulong v_at, float scale, uint span, uint n_spans SINK_PARAMS) {
     __local float4 of_queries[MOST_DIM * FOURS], weights[KV_BLOCK * FOURS], joined[WG];
     __local float largest[QUERIES], total[QUERIES], faded[QUERIES];
     __local uint last[QUERIES], first[QUERIES];
@@ -225,8 +223,8 @@ attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
 
     begin_queries(d, UINTS(until, until_at) + row0, UINTS(from, from_at) + row0, query0, n_queries,
                   group);
-    load_queries(d, (__global const float *)(q + q_at) + before * dim, head, heads, query0,
-                 n_queries, group, DIM, scale);
+    load_queries(d, CONST_FLOATS(q) + before * dim, head, heads, query0, n_queries, group, DIM,
+                 scale);
     barrier(CLK_LOCAL_MEM_FENCE);
     uint visible_until = 0; /* position + 1 of the latest query */
     for (uint i = 0; i < QUERIES; i++) visible_until = max(visible_until, last[i]);
@@ -255,23 +253,19 @@ attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
     for (uint i = 0; i < QUERIES; i++) {
         const uint query = query0 + i;
         const ulong row = before + ((ulong)(query / group) * heads + head) * group + query % group;
-        leave_query((__global float *)(out + out_at), (__global float *)(stats + stats_at), d, i,
-                    sums[i], row * n_spans + get_group_id(0), DIM, n_spans == 1, query < n_queries,
-                    SINK_OF(row));
+        leave_query(FLOATS(out), FLOATS(stats), d, i, sums[i], row * n_spans + get_group_id(0), DIM,
+                    n_spans == 1, query < n_queries, SINK_OF(row));
     }
 }
 
 /* Joins the spans of each query to out[query], and writes its statistics to `joined_stats`. A
  * work-group of WG for each query. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-merge(__global uchar *out, ulong out_at, __global uchar *joined_stats, ulong joined_at,
-      __global const uchar *stats, ulong stats_at, __global const uchar *values, ulong values_at,
-      uint n_spans, uint dim SINK_PARAMS) {
+WG_KERNEL merge(ARRAY(out), ARRAY(joined_stats), CONST_ARRAY(stats), CONST_ARRAY(values),
+                uint n_spans, uint dim SINK_PARAMS) {
     __local float scratch[WG];
     const size_t query = get_group_id(0);
-    __global const float *pairs = (__global const float *)(stats + stats_at) + query * n_spans * 2;
-    __global const float *from =
-        (__global const float *)(values + values_at) + query * n_spans * dim;
+    __global const float *pairs = CONST_FLOATS(stats) + query * n_spans * 2;
+    __global const float *from = CONST_FLOATS(values) + query * n_spans * dim;
     float max_score = -INFINITY, sum = 0;
     for (uint i = get_local_id(0); i < n_spans; i += WG) max_score = fmax(max_score, pairs[2 * i]);
     max_score = group_max(max_score, scratch);
@@ -285,10 +279,10 @@ merge(__global uchar *out, ulong out_at, __global uchar *joined_stats, ulong joi
     for (uint c = get_local_id(0); c < dim; c += WG) {
         float v = 0;
         for (uint i = 0; i < n_spans; i++) v = fma(from[i * dim + c], exp(pairs[2 * i] - base), v);
-        ((__global float *)(out + out_at))[query * dim + c] = v * factor;
+        FLOATS(out)[query * dim + c] = v * factor;
     }
     if (get_local_id(0) == 0) {
-        __global float *pair = (__global float *)(joined_stats + joined_at) + 2 * query;
+        __global float *pair = FLOATS(joined_stats) + 2 * query;
         pair[0] = max_score;
         pair[1] = sum;
     }
@@ -298,11 +292,9 @@ merge(__global uchar *out, ulong out_at, __global uchar *joined_stats, ulong joi
  * [first_row, n_rows), averaged over the group and summed over the rows; with `use_max` their
  * maximum. `add`: includes the present value of the first scored[head] slots. stats: joined
  * statistics of queries. A work-item for each slot: dimension 0 is slots, 1 KV heads. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-attention_scores(__global uchar *sums, ulong sums_at, ulong slot_step, ulong head_step, uint add,
-                 uint use_max, __global const uchar *scored, ulong scored_at,
-                 __global const uchar *stats, ulong stats_at, __global const uchar *q, ulong q_at,
-                 CACHE_PARAMS, uint k_type, float scale, uint first_row) {
+WG_KERNEL attention_scores(ARRAY(sums), ulong slot_step, ulong head_step, uint add, uint use_max,
+                           CONST_ARRAY(scored), CONST_ARRAY(stats), CONST_ARRAY(q), CACHE_PARAMS,
+                           uint k_type, float scale, uint first_row) {
     const uint slot = get_global_id(0), head = get_group_id(1), place = slot % KV_BLOCK;
     if (slot >= UINTS(slots_of, slots_at)[head]) return;
     __global const uchar *block = BLOCK_AT(head, slot / KV_BLOCK);
@@ -315,7 +307,7 @@ attention_scores(__global uchar *sums, ulong sums_at, ulong slot_step, ulong hea
         float mean = 0;
         for (uint g = 0; g < group; g++) {
             const ulong query = ((ulong)row * heads + head) * group + g;
-            __global const float *with = (__global const float *)(q + q_at) + query * dim;
+            __global const float *with = CONST_FLOATS(q) + query * dim;
             float score = 0;
             for (uint c = 0; c < dim; c += 4) {
                 const float4 v = load4(k_type, key, c, dim);
@@ -324,7 +316,7 @@ attention_scores(__global uchar *sums, ulong sums_at, ulong slot_step, ulong hea
                 if (c + 2 < dim) score = fma(v.z, with[c + 2] * scale, score);
                 if (c + 3 < dim) score = fma(v.w, with[c + 3] * scale, score);
             }
-            __global const float *pair = (__global const float *)(stats + stats_at) + 2 * query;
+            __global const float *pair = CONST_FLOATS(stats) + 2 * query;
             const float capped = SOFTCAP ? cap * tanh(score / cap) : score;
             const float weight = exp(capped - pair[0]) / pair[1];
             mean += weight;
@@ -332,7 +324,7 @@ attention_scores(__global uchar *sums, ulong sums_at, ulong slot_step, ulong hea
         }
         sum += mean / (float)group;
     }
-    __global float *to = (__global float *)(sums + sums_at) + slot * slot_step + head * head_step;
+    __global float *to = FLOATS(sums) + slot * slot_step + head * head_step;
     const bool has_sum = add && slot < UINTS(scored, scored_at)[head];
     if (use_max) *to = has_sum ? fmax(*to, largest) : largest;
     else *to = has_sum ? *to + sum : sum;

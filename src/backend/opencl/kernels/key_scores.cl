@@ -5,19 +5,17 @@
 #include "kv_table.cl"
 #include "reduce.cl"
 
-#define CACHE_PARAMS \
-    KV_TABLE_PARAMS, __global const uchar *lengths, ulong lengths_at, uint type, uint dim
+#define CACHE_PARAMS KV_TABLE_PARAMS, CONST_ARRAY(lengths), uint type, uint dim
 
 /* scores[head][n_slots] = 1 / length of each key, 0 for 0.
  * sums[head][n_blocks][width] = sum of a block's keys, each divided by its length.
  * A work-group for each block: dimension 0 is blocks, 1 KV heads. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-key_lengths(__global uchar *scratch, ulong scores_at, ulong sums_at, uint n_slots, uint n_blocks,
-            uint width, CACHE_PARAMS) {
+WG_KERNEL key_lengths(__global uchar *scratch, ulong scores_at, ulong sums_at, uint n_slots,
+                      uint n_blocks, uint width, CACHE_PARAMS) {
     __local float inverse[KV_BLOCK];
     const uint lid = get_local_id(0), block = get_group_id(0);
     const uint head = get_group_id(1);
-    const uint slots = ((__global const uint *)(lengths + lengths_at))[head];
+    const uint slots = CONST_UINTS(lengths)[head];
     const uint n = slots > block * KV_BLOCK ? min(slots - block * KV_BLOCK, (uint)KV_BLOCK) : 0;
     const ulong row = row_bytes(type, dim);
     __global const uchar *keys = BLOCK_AT(head, block);
@@ -43,8 +41,7 @@ key_lengths(__global uchar *scratch, ulong scores_at, ulong sums_at, uint n_slot
 }
 
 /* Replaces the first of a head's sums by the normalised total. A work-group for each KV head. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-key_mean(__global uchar *scratch, ulong sums_at, uint n_blocks, uint width) {
+WG_KERNEL key_mean(__global uchar *scratch, ulong sums_at, uint n_blocks, uint width) {
     __local float shared[WG];
     const uint lid = get_local_id(0);
     __global float *sums =
@@ -62,12 +59,11 @@ key_mean(__global uchar *scratch, ulong sums_at, uint n_blocks, uint width) {
 
 /* Replaces inverse lengths by scores. A work-item for each slot: dimension 0 is slots, 1 KV heads.
  */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-key_cosines(__global uchar *scratch, ulong scores_at, ulong sums_at, uint n_slots, uint n_blocks,
-            uint width, CACHE_PARAMS) {
+WG_KERNEL key_cosines(__global uchar *scratch, ulong scores_at, ulong sums_at, uint n_slots,
+                      uint n_blocks, uint width, CACHE_PARAMS) {
     const uint slot = get_global_id(0);
     const uint head = get_group_id(1);
-    if (slot >= ((__global const uint *)(lengths + lengths_at))[head]) return;
+    if (slot >= CONST_UINTS(lengths)[head]) return;
     __global const uchar *key =
         BLOCK_AT(head, slot / KV_BLOCK) + slot % KV_BLOCK * row_bytes(type, dim);
     __global const float *mean =

@@ -8,15 +8,13 @@ enum { WG = 64 };
 /* Moves the retained slots from index `first` on, which is the first element of keep and scratch.
  * Copies slot keep[i] to scratch memory, or (`back`) scratch memory to slot i. k_row, v_row: bytes
  * of a row, even. Dimension 0 is pairs of bytes of a row, 1 rows. Work-groups of WG x 1. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-move_slots(KV_TABLE_PARAMS, uint head, ulong v_at, ulong p_at, __global uchar *scratch,
-           __global const uchar *keep, ulong keep_at, uint k_row, uint v_row, uint first,
-           uint back) {
+WG_KERNEL move_slots(KV_TABLE_PARAMS, uint head, ulong v_at, ulong p_at, __global uchar *scratch,
+                     CONST_ARRAY(keep), uint k_row, uint v_row, uint first, uint back) {
     const uint i = first + get_global_id(1), all = k_row + v_row + 4;
     uint at = 2 * get_global_id(0);
     if (at >= all) return;
     __global ushort *here = (__global ushort *)(scratch + (ulong)(i - first) * all + at);
-    const uint slot = back ? i : ((__global const uint *)(keep + keep_at))[i - first];
+    const uint slot = back ? i : CONST_UINTS(keep)[i - first];
     __global uchar *part = BLOCK_AT(head, slot / KV_BLOCK);
     uint row = k_row;
     if (at >= k_row + v_row) {

@@ -9,10 +9,10 @@ enum { WG = 64 };
  * `rotated` values are rotated by the angles cos_sin [n_positions, rotated / 2] pairs. All values
  * are then multiplied by a Hadamard matrix in pieces (1: none) and by v. x: d floats. A work-group
  * for each key: dimension 0 is heads and positions, 1 layers. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-kv_rerotate(KV_TABLE_PARAMS, __global const float *keys, ulong keys_at, __global const uchar *slots,
-            ulong slots_at, __global const uchar *cos_sin, ulong cos_sin_at, uint type, uint heads,
-            uint n_positions, uint d, uint rotated, uint piece, float v, __local float *x) {
+WG_KERNEL kv_rerotate(KV_TABLE_PARAMS, __global const float *keys, ulong keys_at,
+                      CONST_ARRAY(slots), CONST_ARRAY(cos_sin), uint type, uint heads,
+                      uint n_positions, uint d, uint rotated, uint piece, float v,
+                      __local float *x) {
     const uint lid = get_local_id(0), half_d = d / 2, half_r = rotated / 2;
     const uint head = get_group_id(0) % heads, position = get_group_id(0) / heads;
     const ulong layer = get_group_id(1);
@@ -21,8 +21,7 @@ kv_rerotate(KV_TABLE_PARAMS, __global const float *keys, ulong keys_at, __global
     if (slot == UINT_MAX) return;
     __global const float *key =
         keys + keys_at + ((layer * n_positions + position) * heads + head) * d;
-    __global const float *angles =
-        (__global const float *)(cos_sin + cos_sin_at) + (ulong)position * rotated;
+    __global const float *angles = CONST_FLOATS(cos_sin) + (ulong)position * rotated;
     for (uint i = lid; i < half_r; i += WG) {
         const float low = key[i], high = key[i + half_r], c = angles[2 * i], s = angles[2 * i + 1];
         x[i] = low * c - high * s;

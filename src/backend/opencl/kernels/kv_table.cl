@@ -3,6 +3,8 @@
 #ifndef KV_TABLE
 #define KV_TABLE
 
+#include "arrays.cl"
+
 enum { KV_BLOCK = 128 };
 
 /* The table has a row of `table_row` entries for each KV head. The top byte of an entry is the
@@ -14,7 +16,7 @@ enum { KV_BLOCK = 128 };
         __global uchar *blocks6, __global uchar *blocks7, __global uchar *blocks8,    \
         __global uchar *blocks9, __global uchar *blocks10, __global uchar *blocks11,  \
         __global uchar *blocks12, __global uchar *blocks13, __global uchar *blocks14, \
-        __global uchar *blocks15, __global const uchar *table, ulong table_at, uint table_row
+        __global uchar *blocks15, CONST_ARRAY(table), uint table_row
 
 #define ENTRY_AT(row, block) \
     ((__global const ulong *)(table + table_at))[(ulong)(row)*table_row + (block)]

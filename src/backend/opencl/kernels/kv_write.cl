@@ -10,9 +10,7 @@
 #define ROTATES 0 /* 1: rotates keys before they are written, and q in place */
 #endif
 #if ROTATES
-#define ROTATION_PARAMS                                                                 \
-    , __global uchar *q, ulong q_at, __global const uchar *inv_freq, ulong inv_freq_at, \
-        uint q_heads, uint half_dim, float factor
+#define ROTATION_PARAMS , ARRAY(q), CONST_ARRAY(inv_freq), uint q_heads, uint half_dim, float factor
 enum { TURNED = 4 }; /* query heads of a row that a work-item rotates */
 
 /* Returns cosine and sine of the angle of pair i. */
@@ -48,21 +46,19 @@ static inline float rotated_value(__global const float *x, uint c, uint half_dim
  * head of each cache. Dimension 0 is pieces of all heads of all rows, in groups of WG: of 32
  * elements in types with blocks, else of 4; 1 is keys, values. With ROTATES it also is 2, and 0 is
  * pairs of all heads of q, TURNED heads together. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-kv_write(KV_TABLE_PARAMS, ulong v_at, ulong p_at, __global const uchar *k, ulong k_at,
-         __global const uchar *v, ulong new_v_at, __global const uchar *positions,
-         ulong positions_at, __global const uchar *slots, ulong slots_at, uint k_type, uint v_type,
-         uint heads, uint d, uint n ROTATION_PARAMS) {
-    __global const uint *at_position = (__global const uint *)(positions + positions_at);
+WG_KERNEL kv_write(KV_TABLE_PARAMS, ulong v_at, ulong p_at, CONST_ARRAY(k), __global const uchar *v,
+                   ulong new_v_at, CONST_ARRAY(positions), CONST_ARRAY(slots), uint k_type,
+                   uint v_type, uint heads, uint d, uint n ROTATION_PARAMS) {
+    __global const uint *at_position = CONST_UINTS(positions);
     const uint is_value = get_global_id(1) == 1, type = is_value ? v_type : k_type;
 #if ROTATES
-    __global const float *freq = (__global const float *)(inv_freq + inv_freq_at);
+    __global const float *freq = CONST_FLOATS(inv_freq);
     if (get_global_id(1) == 2) {
         const uint i = get_global_id(0) % half_dim, parts = (q_heads + TURNED - 1) / TURNED;
         const size_t part = get_global_id(0) / half_dim, row = part / parts;
         const uint head = part % parts * TURNED, n_heads = min(q_heads - head, (uint)TURNED);
         if (row >= n) return;
-        __global float *x = (__global float *)(q + q_at) + (row * q_heads + head) * d + i;
+        __global float *x = FLOATS(q) + (row * q_heads + head) * d + i;
         float a[TURNED], b[TURNED];
         for (uint h = 0; h < TURNED; h++) {
             a[h] = x[min(h, n_heads - 1) * d];
@@ -82,7 +78,7 @@ kv_write(KV_TABLE_PARAMS, ulong v_at, ulong p_at, __global const uchar *k, ulong
     const size_t item = get_global_id(0) / pieces; /* row * heads + head */
     if (item >= (size_t)n * heads) return;
     const uint row = (uint)(item / heads);
-    __global const uint *caches = (__global const uint *)(slots + slots_at);
+    __global const uint *caches = CONST_UINTS(slots);
     const uint head = caches[row] * heads + (uint)(item % heads);
     const uint slot = caches[n + head] + row;
     __global uchar *base = BLOCK_AT(head, slot / KV_BLOCK);

@@ -1,36 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products without prepared weights: weights of any type at any byte, and the plain product.
  * Correct on every device and slow: models multiply with prepared weights. */
+#include "arrays.cl"
 #include "reduce.cl"
 #include "types.cl"
 
 /* y[m,n] = x[m,k] * w[n,k]^T. A work-group of WG for each value of y: dimension 0 is columns, 1
  * rows.
  */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-matmul_any(__global uchar *y, ulong y_at, __global const uchar *x, ulong x_at,
-           __global const uchar *w, ulong w_at, uint type, uint n, uint k) {
+WG_KERNEL matmul_any(ARRAY(y), CONST_ARRAY(x), CONST_ARRAY(w), uint type, uint n, uint k) {
     __local float scratch[WG];
     const uint column = get_group_id(0);
     const size_t row = get_group_id(1);
     __global const uchar *weights = w + w_at + column * row_bytes(type, k);
-    __global const float *in = (__global const float *)(x + x_at) + row * k;
+    __global const float *in = CONST_FLOATS(x) + row * k;
     float sum = 0;
     for (uint i = get_local_id(0); i < k; i += WG) sum = fma(in[i], element(type, weights, i), sum);
     sum = group_sum(sum, scratch);
-    if (get_local_id(0) == 0) ((__global float *)(y + y_at))[row * n + column] = sum;
+    if (get_local_id(0) == 0) FLOATS(y)[row * n + column] = sum;
 }
 
 /* y[m,n] = a[m,k] * b[k,n] with compensated summation. A work-item for each value of y: dimension 0
  * is columns, 1 rows; work-groups of WG x 1. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-matmul_plain(__global uchar *y, ulong y_at, __global const uchar *a, ulong a_at,
-             __global const uchar *b, ulong b_at, uint n, uint k) {
+WG_KERNEL matmul_plain(ARRAY(y), CONST_ARRAY(a), CONST_ARRAY(b), uint n, uint k) {
     const uint column = get_global_id(0);
     const size_t row = get_global_id(1);
     if (column >= n) return;
-    __global const float *p = (__global const float *)(a + a_at) + row * k;
-    __global const float *q = (__global const float *)(b + b_at) + column;
+    __global const float *p = CONST_FLOATS(a) + row * k;
+    __global const float *q = CONST_FLOATS(b) + column;
     float sum = 0, error = 0;
     for (uint i = 0; i < k; i++, q += n) {
         const float product = p[i] * *q, lost = fma(p[i], *q, -product);
@@ -39,5 +36,5 @@ matmul_plain(__global uchar *y, ulong y_at, __global const uchar *a, ulong a_at,
         sum = next;
     }
     /* The error of an infinite sum is NaN and is ignored. */
-    ((__global float *)(y + y_at))[row * n + column] = isfinite(sum) ? sum + error : sum;
+    FLOATS(y)[row * n + column] = isfinite(sum) ? sum + error : sum;
 }

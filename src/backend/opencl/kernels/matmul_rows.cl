@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* y[m,n] = x[m,k] * w[n,k]^T with a prepared weight, for processors with vector registers. x may
  * start at any float. The order of a value's sum does not depend on other values. */
+#include "arrays.cl"
 #include "weights.cl"
 
 /* ---- one block of 32 values, as 4 vectors of 8 ---- */
@@ -57,15 +58,16 @@ static inline float8 fma_tail(block w, __global const float *x, uint n, float8 s
     return sum;
 }
 
-/* A work-group of one work-item for each row of w. Processes four rows of x at a time. */
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
-matmul_rows(__global uchar *y, ulong y_at, __global const uchar *x, ulong x_at,
-            __global const uchar *w, ulong scales_at, uint m, uint n, uint k) {
+enum { WG = 1 };
+
+/* A work-group for each row of w. Processes four rows of x at a time. */
+WG_KERNEL matmul_rows(ARRAY(y), CONST_ARRAY(x), __global const uchar *w, ulong scales_at, uint m,
+                      uint n, uint k) {
     const size_t column = get_group_id(0);
     const uint full = k / BLOCK, rest = k % BLOCK;
     const ulong stride = full + (rest != 0), first = column * stride, all = n * stride;
-    __global const float *in = (__global const float *)(x + x_at);
-    __global float *out = (__global float *)(y + y_at) + column;
+    __global const float *in = CONST_FLOATS(x);
+    __global float *out = FLOATS(y) + column;
     uint i = 0;
     for (; i + 4 <= m; i += 4) {
         __global const float *p = in + (ulong)i * k;

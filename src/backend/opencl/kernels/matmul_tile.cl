@@ -6,6 +6,7 @@
  * its halves have factors) are summed in F16, blocks in floats. Each row of x is first scaled by a
  * power of two, so that its largest value is below 1 and the sum of a block is in the range of F16.
  * Levels of weights are exact in F16. */
+#include "arrays.cl"
 #include "types.cl"
 #include "weights.cl"
 
@@ -122,13 +123,13 @@ static inline void put_down(__local value *to, uint stride, float4 v) {
  * are transposed in local memory, a block of 32 along k at a time. k is a multiple of 4, with HALF
  * of 32. */
 __kernel __attribute__((reqd_work_group_size(TILE_WG, 1, 1))) void
-matmul_tile(__global uchar *y, ulong y_at, __global const uchar *x, ulong x_at,
-            __global const uchar *w, ulong scales_at, uint m, uint n, uint k) {
+matmul_tile(ARRAY(y), CONST_ARRAY(x), __global const uchar *w, ulong scales_at, uint m, uint n,
+            uint k) {
     __local value4 xs[BLOCK][X_PITCH], ws[BLOCK][W_PITCH];
     const uint lid = get_local_id(0), tx = lid % (TILE_N / EACH), ty = lid / (TILE_N / EACH);
     const size_t row0 = get_group_id(1) * TILE_M, column0 = get_group_id(0) * TILE_N;
     const uint per_row = (k + BLOCK - 1) / BLOCK;
-    __global const float *in = (__global const float *)(x + x_at);
+    __global const float *in = CONST_FLOATS(x);
 #if HALF
     __local float scales[BLOCK / RUN][TILE_N], bases[BLOCK / RUN][TILE_N];
     __local float x_factors[TILE_M], largest[TILE_WG];
@@ -188,7 +189,7 @@ matmul_tile(__global uchar *y, ulong y_at, __global const uchar *x, ulong x_at,
 #if HALF
         sums[i] /= x_factors[ty * EACH + i];
 #endif
-        __global float *out = (__global float *)(y + y_at) + row * n + column;
+        __global float *out = FLOATS(y) + row * n + column;
         const float each[EACH] = {sums[i].x, sums[i].y, sums[i].z, sums[i].w};
         for (uint j = 0; j < EACH; j++) {
             if (column + j < n) out[j] = each[j];

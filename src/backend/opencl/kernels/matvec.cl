@@ -7,6 +7,7 @@
  *
  * With INT_DOT, blocks of x are rounded to 8 bits and multiplied as integers; many devices multiply
  * four at a time. */
+#include "arrays.cl"
 #include "dot_bytes.cl"
 #include "subgroup.cl"
 #include "weights.cl"
@@ -239,15 +240,13 @@ static inline void multiply(float (*sums)[TEAM_ROWS], __global const uchar *w, u
 #endif
 
 /* A weight and its product; n 0: none. */
-#define WEIGHT_PARAMS(i)                                                                     \
-    __global uchar *y##i, ulong y##i##_at, __global const uchar *w##i, ulong scales##i##_at, \
-        uint n##i
+#define WEIGHT_PARAMS(i) ARRAY(y##i), __global const uchar *w##i, ulong scales##i##_at, uint n##i
 
 /* Work-groups of MATVEC_WG in dimension 0 share the rows of all weights in turns of GROUP_ROWS
  * rows; dimension 1 is the m rows of x, X_ROWS at a time. INT_DOT needs local memory for X_ROWS * k
  * bytes of x and X_ROWS * k / 32 pairs of floats. */
 __kernel SUBGROUP_KERNEL __attribute__((reqd_work_group_size(MATVEC_WG, 1, 1))) void
-matvec(__global const uchar *x, ulong x_at, uint k, uint m,
+matvec(CONST_ARRAY(x), uint k, uint m,
 #if INT_DOT
        __local uint4 *x_bytes, __local float2 *x_scales,
 #endif
@@ -255,7 +254,7 @@ matvec(__global const uchar *x, ulong x_at, uint k, uint m,
     __local float scratch[MATVEC_WG];
     const uint place = group_place(), lane = place % LANES;
     const uint x_row = get_global_id(1) * X_ROWS, last = m - 1 - x_row;
-    __global const float *in = (__global const float *)(x + x_at) + (ulong)x_row * k;
+    __global const float *in = CONST_FLOATS(x) + (ulong)x_row * k;
 #if INT_DOT
     const uint n_blocks = k / BLOCK;
     const rounded q = {x_bytes, x_bytes + X_ROWS * n_blocks, x_scales};

@@ -3,6 +3,7 @@
  * times a power of two for each row. pack_rows only converts; other kernels also compute the rows.
  * A work-group of WG for each row. A work-item has CHUNKS pieces of 4 values; k is a multiple
  * of 64. All tensors are F32. */
+#include "arrays.cl"
 #include "reduce.cl"
 #include "types.cl"
 #include "weights.cl"
@@ -15,8 +16,8 @@
 #endif
 enum { STEP = 64, X_PARTS = W_BLOCKS ? 1 : 2 };
 #define UNROLL _Pragma("unroll")
-#define ROW(t, at) ((__global float *)(t + at) + (ulong)get_group_id(0) * k)
-#define CONST_ROW(t, at) ((__global const float *)(t + at) + (ulong)get_group_id(0) * k)
+#define ROW(a) (FLOATS(a) + (ulong)get_group_id(0) * k)
+#define CONST_ROW(a) (CONST_FLOATS(a) + (ulong)get_group_id(0) * k)
 /* First value of piece c of a work-item. */
 #define AT(c) ((get_local_id(0) + (c)*WG) * 4)
 
@@ -95,52 +96,47 @@ static inline void pack(__global uchar *out, ulong factors_at, const float4 *v, 
     }
 }
 
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-pack_rows(__global uchar *out, ulong factors_at, __global const uchar *x, ulong x_at, uint k) {
+WG_KERNEL pack_rows(__global uchar *out, ulong factors_at, CONST_ARRAY(x), uint k) {
     __local float scratch[WG];
     float4 v[CHUNKS];
     UNROLL for (uint c = 0; c < CHUNKS; c++) {
-        if (AT(c) < k) v[c] = load4(CONST_ROW(x, x_at) + AT(c));
+        if (AT(c) < k) v[c] = load4(CONST_ROW(x) + AT(c));
     }
     pack(out, factors_at, v, k, scratch);
 }
 
 /* x += add, then y = rms_norm(x) times w, which is packed too. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-add_rms_norm_pack(__global uchar *out, ulong factors_at, __global uchar *y, ulong y_at,
-                  __global uchar *x, ulong x_at, __global const uchar *add, ulong add_at,
-                  __global const uchar *w, ulong w_at, uint k, float eps) {
+WG_KERNEL add_rms_norm_pack(__global uchar *out, ulong factors_at, ARRAY(y), ARRAY(x),
+                            CONST_ARRAY(add), CONST_ARRAY(w), uint k, float eps) {
     __local float scratch[WG];
     float4 v[CHUNKS];
     float squares = 0;
     UNROLL for (uint c = 0; c < CHUNKS; c++) {
         if (AT(c) >= k) continue;
-        v[c] = load4(CONST_ROW(x, x_at) + AT(c)) + load4(CONST_ROW(add, add_at) + AT(c));
-        store4(ROW(x, x_at) + AT(c), v[c]);
+        v[c] = load4(CONST_ROW(x) + AT(c)) + load4(CONST_ROW(add) + AT(c));
+        store4(ROW(x) + AT(c), v[c]);
         squares += dot(v[c], v[c]);
     }
     const float factor = 1.0f / sqrt(group_sum(squares, scratch) / (float)k + eps);
-    __global const float *weight = (__global const float *)(w + w_at);
+    __global const float *weight = CONST_FLOATS(w);
     UNROLL for (uint c = 0; c < CHUNKS; c++) {
         if (AT(c) >= k) continue;
         v[c] = v[c] * factor * load4(weight + AT(c));
-        store4(ROW(y, y_at) + AT(c), v[c]);
+        store4(ROW(y) + AT(c), v[c]);
     }
     pack(out, factors_at, v, k, scratch);
 }
 
 /* a = f(a) * b, which is packed too. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-gate_pack(__global uchar *out, ulong factors_at, __global uchar *a, ulong a_at,
-          __global const uchar *b, ulong b_at, uint k) {
+WG_KERNEL gate_pack(__global uchar *out, ulong factors_at, ARRAY(a), CONST_ARRAY(b), uint k) {
     __local float scratch[WG];
     float4 v[CHUNKS];
     UNROLL for (uint c = 0; c < CHUNKS; c++) {
         if (AT(c) >= k) continue;
-        const float4 x = load4(CONST_ROW(a, a_at) + AT(c));
+        const float4 x = load4(CONST_ROW(a) + AT(c));
         const float4 u = GELU ? 1.59576912f * (x + 0.044715f * x * x * x) : x;
-        v[c] = x / (1.0f + exp(-u)) * load4(CONST_ROW(b, b_at) + AT(c));
-        store4(ROW(a, a_at) + AT(c), v[c]);
+        v[c] = x / (1.0f + exp(-u)) * load4(CONST_ROW(b) + AT(c));
+        store4(ROW(a) + AT(c), v[c]);
     }
     pack(out, factors_at, v, k, scratch);
 }

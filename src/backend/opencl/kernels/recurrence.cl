@@ -1,23 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Recurrent operations on the rows of one sequence: the short convolution and the gated delta rule.
- * All tensors are F32: a pointer to the buffer and an offset in bytes. */
-enum { WG = 64 };
+ * All tensors are F32. */
+#include "arrays.cl"
 
-#define FLOATS(t, at) ((__global float *)(t + at))
-#define CONST_FLOATS(t, at) ((__global const float *)(t + at))
+enum { WG = 64 };
 
 enum { MAX_TAPS = 8 }; /* AG_CONV_TAPS_MAX */
 
 /* y[t] = sum over j of w[j] * x[t - (n_taps - 1) + j]. The state has the rows before the first, and
  * the newest rows afterwards. A work-item for each channel, with rows in order. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-causal_conv(__global uchar *y, ulong y_at, __global const uchar *x, ulong x_at,
-            __global const uchar *w, ulong w_at, __global uchar *state, ulong state_at, uint n_rows,
-            uint n_taps, uint channels, uint silu) {
+WG_KERNEL causal_conv(ARRAY(y), CONST_ARRAY(x), CONST_ARRAY(w), ARRAY(state), uint n_rows,
+                      uint n_taps, uint channels, uint silu) {
     const size_t c = get_global_id(0);
     if (c >= channels) return;
-    __global float *out = FLOATS(y, y_at) + c, *kept = FLOATS(state, state_at) + c;
-    __global const float *in = CONST_FLOATS(x, x_at) + c, *weight = CONST_FLOATS(w, w_at) + c;
+    __global float *out = FLOATS(y) + c, *kept = FLOATS(state) + c;
+    __global const float *in = CONST_FLOATS(x) + c, *weight = CONST_FLOATS(w) + c;
     float taps[MAX_TAPS], factors[MAX_TAPS];
     for (uint j = 0; j < n_taps; j++) factors[j] = weight[(size_t)j * channels];
     for (uint j = 0; j + 1 < n_taps; j++) taps[j] = kept[(size_t)j * channels];
@@ -34,25 +31,22 @@ causal_conv(__global uchar *y, ulong y_at, __global const uchar *x, ulong x_at,
 /* Computes ag_delta_rule(). A work-item for each column of each head's matrix: dimension 0 is
  * columns, 1 heads; rows in order. Columns are independent, so each computes the lengths of queries
  * and keys. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-delta_rule(__global uchar *out, ulong out_at, __global uchar *state, ulong state_at,
-           __global const uchar *qkv, ulong qkv_at, __global const uchar *a, ulong a_at,
-           __global const uchar *b, ulong b_at, __global const uchar *decay, ulong decay_at,
-           __global const uchar *dt_bias, ulong dt_bias_at, uint n_rows, uint n_k_heads,
-           uint n_v_heads, uint k_dim, uint v_dim, uint tiled, float eps) {
+WG_KERNEL delta_rule(ARRAY(out), ARRAY(state), CONST_ARRAY(qkv), CONST_ARRAY(a), CONST_ARRAY(b),
+                     CONST_ARRAY(decay), CONST_ARRAY(dt_bias), uint n_rows, uint n_k_heads,
+                     uint n_v_heads, uint k_dim, uint v_dim, uint tiled, float eps) {
     const uint head = (uint)get_global_id(1), j = (uint)get_global_id(0);
     if (j >= v_dim) return;
     const uint k_head = tiled ? head % n_k_heads : head / (n_v_heads / n_k_heads);
     const size_t keys = (size_t)n_k_heads * k_dim, values = (size_t)n_v_heads * v_dim;
-    __global float *s = FLOATS(state, state_at) + (size_t)head * k_dim * v_dim + j;
+    __global float *s = FLOATS(state) + (size_t)head * k_dim * v_dim + j;
     for (uint t = 0; t < n_rows; t++) {
-        __global const float *row = CONST_FLOATS(qkv, qkv_at) + t * (2 * keys + values);
+        __global const float *row = CONST_FLOATS(qkv) + t * (2 * keys + values);
         __global const float *q = row + (size_t)k_head * k_dim, *k = q + keys;
         const size_t gate = (size_t)t * n_v_heads + head;
-        const float u = CONST_FLOATS(a, a_at)[gate] + CONST_FLOATS(dt_bias, dt_bias_at)[head];
+        const float u = CONST_FLOATS(a)[gate] + CONST_FLOATS(dt_bias)[head];
         const float dt = u > 20.0f ? u : log1p(exp(u));
-        const float g = exp(CONST_FLOATS(decay, decay_at)[head] * dt);
-        const float beta = 1.0f / (1.0f + exp(-CONST_FLOATS(b, b_at)[gate]));
+        const float g = exp(CONST_FLOATS(decay)[head] * dt);
+        const float beta = 1.0f / (1.0f + exp(-CONST_FLOATS(b)[gate]));
         float known = 0, q_squares = 0, k_squares = 0, sum = 0;
         for (uint i = 0; i < k_dim; i++) {
             q_squares += q[i] * q[i];
@@ -68,6 +62,6 @@ delta_rule(__global uchar *out, ulong out_at, __global uchar *state, ulong state
             s[(size_t)i * v_dim] = now;
             sum += q[i] * now;
         }
-        FLOATS(out, out_at)[t * values + (size_t)head * v_dim + j] = sum * q_factor;
+        FLOATS(out)[t * values + (size_t)head * v_dim + j] = sum * q_factor;
     }
 }

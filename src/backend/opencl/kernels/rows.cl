@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations on independent rows or elements. All tensors are F32: a pointer to the buffer and an
- * offset in bytes. */
+/* Operations on independent rows or elements. All tensors are F32. */
+#include "arrays.cl"
 #include "reduce.cl"
 
 #ifndef WIDTH
@@ -11,20 +11,16 @@ typedef float4 values;
 #else
 typedef float values;
 #endif
-#define VALUES(t, at) ((__global values *)(t + at))
-#define CONST_VALUES(t, at) ((__global const values *)(t + at))
-#define FLOATS(t, at) ((__global float *)(t + at))
-#define CONST_FLOATS(t, at) ((__global const float *)(t + at))
+#define VALUES(a) ((__global values *)(a + a##_at))
+#define CONST_VALUES(a) ((__global const values *)(a + a##_at))
 
 /* y[r,:] = x[r,:] / sqrt(mean of squares + eps) * w. y may be x.
  * A work-group of WG for each row. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-rms_norm(__global uchar *y, ulong y_at, __global const uchar *x, ulong x_at,
-         __global const uchar *w, ulong w_at, uint n, float eps) {
+WG_KERNEL rms_norm(ARRAY(y), CONST_ARRAY(x), CONST_ARRAY(w), uint n, float eps) {
     __local float scratch[WG];
     const ulong row = (ulong)get_group_id(0) * n;
-    __global const float *in = CONST_FLOATS(x, x_at) + row, *weight = CONST_FLOATS(w, w_at);
-    __global float *out = FLOATS(y, y_at) + row;
+    __global const float *in = CONST_FLOATS(x) + row, *weight = CONST_FLOATS(w);
+    __global float *out = FLOATS(y) + row;
     float squares = 0;
     for (uint i = get_local_id(0); i < n; i += WG) squares += in[i] * in[i];
     const float factor = 1.0f / sqrt(group_sum(squares, scratch) / (float)n + eps);
@@ -32,14 +28,11 @@ rms_norm(__global uchar *y, ulong y_at, __global const uchar *x, ulong x_at,
 }
 
 /* x += add, then y = rms_norm(x). A work-group of WG for each row. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-add_rms_norm(__global uchar *y, ulong y_at, __global uchar *x, ulong x_at,
-             __global const uchar *add, ulong add_at, __global const uchar *w, ulong w_at, uint n,
-             float eps) {
+WG_KERNEL add_rms_norm(ARRAY(y), ARRAY(x), CONST_ARRAY(add), CONST_ARRAY(w), uint n, float eps) {
     __local float scratch[WG];
     const ulong row = (ulong)get_group_id(0) * n;
-    __global const float *more = CONST_FLOATS(add, add_at) + row, *weight = CONST_FLOATS(w, w_at);
-    __global float *sum = FLOATS(x, x_at) + row, *out = FLOATS(y, y_at) + row;
+    __global const float *more = CONST_FLOATS(add) + row, *weight = CONST_FLOATS(w);
+    __global float *sum = FLOATS(x) + row, *out = FLOATS(y) + row;
     float squares = 0;
     for (uint i = get_local_id(0); i < n; i += WG) {
         const float v = sum[i] + more[i];
@@ -52,10 +45,9 @@ add_rms_norm(__global uchar *y, ulong y_at, __global uchar *x, ulong x_at,
 
 /* Row-wise softmax in place. A row of only -inf becomes 0; NaN is retained. A work-group of WG for
  * each row. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void softmax(__global uchar *x, ulong x_at,
-                                                                      uint n) {
+WG_KERNEL softmax(ARRAY(x), uint n) {
     __local float scratch[WG];
-    __global float *v = FLOATS(x, x_at) + (ulong)get_group_id(0) * n;
+    __global float *v = FLOATS(x) + (ulong)get_group_id(0) * n;
     float max_value = -INFINITY;
     for (uint i = get_local_id(0); i < n; i += WG) max_value = fmax(max_value, v[i]);
     max_value = group_max(max_value, scratch);
@@ -72,87 +64,76 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void softmax(__global u
 }
 
 /* x += y. A work-item for each of n groups of WIDTH elements, in groups of WG. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-add_assign(__global uchar *x, ulong x_at, __global const uchar *y, ulong y_at, ulong n) {
+WG_KERNEL add_assign(ARRAY(x), CONST_ARRAY(y), ulong n) {
     const size_t i = get_global_id(0);
-    if (i < n) VALUES(x, x_at)[i] += CONST_VALUES(y, y_at)[i];
+    if (i < n) VALUES(x)[i] += CONST_VALUES(y)[i];
 }
 
 /* x[r,:] += bias. A work-item for each element. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-add_bias(__global uchar *x, ulong x_at, __global const uchar *bias, ulong bias_at, ulong n,
-         uint cols) {
+WG_KERNEL add_bias(ARRAY(x), CONST_ARRAY(bias), ulong n, uint cols) {
     const size_t i = get_global_id(0);
-    if (i < n) FLOATS(x, x_at)[i] += CONST_FLOATS(bias, bias_at)[i % cols];
+    if (i < n) FLOATS(x)[i] += CONST_FLOATS(bias)[i % cols];
 }
 
 /* x *= v. A work-item for each element. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void scale(__global uchar *x, ulong x_at,
-                                                                    ulong n, float v) {
+WG_KERNEL scale(ARRAY(x), ulong n, float v) {
     const size_t i = get_global_id(0);
-    if (i < n) FLOATS(x, x_at)[i] *= v;
+    if (i < n) FLOATS(x)[i] *= v;
 }
 
 /* a = a * sigmoid(a) * b. Work-items as in add_assign(). */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-silu_mul(__global uchar *a, ulong a_at, __global const uchar *b, ulong b_at, ulong n) {
+WG_KERNEL silu_mul(ARRAY(a), CONST_ARRAY(b), ulong n) {
     const size_t i = get_global_id(0);
     if (i >= n) return;
-    __global values *p = VALUES(a, a_at) + i;
+    __global values *p = VALUES(a) + i;
     const values v = *p;
-    *p = v / (1.0f + exp(-v)) * CONST_VALUES(b, b_at)[i];
+    *p = v / (1.0f + exp(-v)) * CONST_VALUES(b)[i];
 }
 
 /* a = gelu(a) * b in its tanh form. Work-items as in add_assign(). */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-gelu_mul(__global uchar *a, ulong a_at, __global const uchar *b, ulong b_at, ulong n) {
+WG_KERNEL gelu_mul(ARRAY(a), CONST_ARRAY(b), ulong n) {
     const size_t i = get_global_id(0);
     if (i >= n) return;
-    __global values *p = VALUES(a, a_at) + i;
+    __global values *p = VALUES(a) + i;
     const values v = *p, u = 0.79788456f * (v + 0.044715f * v * v * v);
-    *p = v / (1.0f + exp(-2.0f * u)) * CONST_VALUES(b, b_at)[i];
+    *p = v / (1.0f + exp(-2.0f * u)) * CONST_VALUES(b)[i];
 }
 
 /* a *= b. Work-items as in add_assign(). */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-multiply(__global uchar *a, ulong a_at, __global const uchar *b, ulong b_at, ulong n) {
+WG_KERNEL multiply(ARRAY(a), CONST_ARRAY(b), ulong n) {
     const size_t i = get_global_id(0);
-    if (i < n) VALUES(a, a_at)[i] *= CONST_VALUES(b, b_at)[i];
+    if (i < n) VALUES(a)[i] *= CONST_VALUES(b)[i];
 }
 
 /* a = sigmoid(a) * b. Work-items as in add_assign(). */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-sigmoid_mul(__global uchar *a, ulong a_at, __global const uchar *b, ulong b_at, ulong n) {
+WG_KERNEL sigmoid_mul(ARRAY(a), CONST_ARRAY(b), ulong n) {
     const size_t i = get_global_id(0);
     if (i >= n) return;
-    __global values *p = VALUES(a, a_at) + i;
-    *p = CONST_VALUES(b, b_at)[i] / (1.0f + exp(-*p));
+    __global values *p = VALUES(a) + i;
+    *p = CONST_VALUES(b)[i] / (1.0f + exp(-*p));
 }
 
 /* x = cap * tanh(x / cap). A work-item for each element. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void softcap(__global uchar *x, ulong x_at,
-                                                                      ulong n, float cap) {
+WG_KERNEL softcap(ARRAY(x), ulong n, float cap) {
     const size_t i = get_global_id(0);
-    if (i < n) FLOATS(x, x_at)[i] = cap * tanh(FLOATS(x, x_at)[i] / cap);
+    if (i < n) FLOATS(x)[i] = cap * tanh(FLOATS(x)[i] / cap);
 }
 
 /* Rotates the pairs (i, i + half_dim) of every head of x [rows, heads, dim] and k [rows, more, dim]
  * by positions[row] * inv_freq[i], and multiplies them by factor. The angle is rounded to float
  * before its sine is computed, as in the reference. A work-item for each pair: dimension 0 is pairs
  * of all heads of a row of x, then of k; 1 is rows. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-rope(__global uchar *x, ulong x_at, __global uchar *k, ulong k_at, __global const uchar *positions,
-     ulong positions_at, __global const uchar *inv_freq, ulong inv_freq_at, uint heads, uint more,
-     uint half_dim, uint dim, float factor) {
+WG_KERNEL rope(ARRAY(x), ARRAY(k), CONST_ARRAY(positions), CONST_ARRAY(inv_freq), uint heads,
+               uint more, uint half_dim, uint dim, float factor) {
     const uint pair = get_global_id(0), row = get_global_id(1);
     if (pair >= (heads + more) * half_dim) return;
     const uint head = pair / half_dim, i = pair % half_dim;
-    const uint position = ((__global const uint *)(positions + positions_at))[row];
-    const float angle = (float)position * CONST_FLOATS(inv_freq, inv_freq_at)[i];
+    const uint position = CONST_UINTS(positions)[row];
+    const float angle = (float)position * CONST_FLOATS(inv_freq)[i];
     float c;
     const float s = sincos(angle, &c);
-    __global float *p = head < heads ? FLOATS(x, x_at) + ((ulong)row * heads + head) * dim
-                                     : FLOATS(k, k_at) + ((ulong)row * more + head - heads) * dim;
+    __global float *p = head < heads ? FLOATS(x) + ((ulong)row * heads + head) * dim
+                                     : FLOATS(k) + ((ulong)row * more + head - heads) * dim;
     p += i;
     const float a = p[0], b = p[half_dim];
     p[0] = factor * (a * c - b * s);
@@ -161,12 +142,11 @@ rope(__global uchar *x, ulong x_at, __global uchar *k, ulong k_at, __global cons
 
 /* Hadamard rotation of pieces of `piece` values, a power of two up to WG, in place, times v. A
  * work-item for each element; a work-group has complete pieces. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-hadamard(__global uchar *x, ulong x_at, ulong n, uint piece, float v) {
+WG_KERNEL hadamard(ARRAY(x), ulong n, uint piece, float v) {
     __local float values[WG];
     const uint lid = get_local_id(0);
     const size_t i = get_global_id(0);
-    float mine = i < n ? FLOATS(x, x_at)[i] : 0.0f;
+    float mine = i < n ? FLOATS(x)[i] : 0.0f;
     for (uint apart = 1; apart < piece; apart *= 2) {
         barrier(CLK_LOCAL_MEM_FENCE); /* all reads of the last step are done */
         values[lid] = mine;
@@ -174,5 +154,5 @@ hadamard(__global uchar *x, ulong x_at, ulong n, uint piece, float v) {
         const float other = values[lid ^ apart];
         mine = lid & apart ? other - mine : mine + other;
     }
-    if (i < n) FLOATS(x, x_at)[i] = mine * v;
+    if (i < n) FLOATS(x)[i] = mine * v;
 }
