@@ -34,7 +34,7 @@ static ag_status enqueue_over_keys(const work *w, const char *kernel, size_t ite
     ag_cl_launch l;
     AG_TRY(ag_cl_begin(&l, w->cl, file, kernel, NULL));
     ag_cl_arg_part(&l, w->scratch, 0);
-    ag_cl_arg_u64(&l, w->sums_at);
+    ag_cl_arg_part(&l, w->scratch, w->sums_at);
     ag_cl_arg_u32(&l, w->n_slots);
     ag_cl_arg_u32(&l, w->n_blocks);
     ag_cl_arg_u32(&l, w->width);

@@ -10,8 +10,8 @@
 /* scores[head][n_slots] = 1 / length of each key, 0 for 0.
  * sums[head][n_blocks][width] = sum of a block's keys, each divided by its length.
  * A work-group for each block: dimension 0 is blocks, 1 KV heads. */
-WG_KERNEL key_lengths(__global uchar *scratch, ulong scores_at, ulong sums_at, uint n_slots,
-                      uint n_blocks, uint width, CACHE_PARAMS) {
+WG_KERNEL key_lengths(ARRAY(scores), ARRAY(sums), uint n_slots, uint n_blocks, uint width,
+                      CACHE_PARAMS) {
     __local float inverse[KV_BLOCK];
     const uint lid = get_local_id(0), block = get_group_id(0);
     const uint head = get_group_id(1);
@@ -19,7 +19,7 @@ WG_KERNEL key_lengths(__global uchar *scratch, ulong scores_at, ulong sums_at, u
     const uint n = slots > block * KV_BLOCK ? min(slots - block * KV_BLOCK, (uint)KV_BLOCK) : 0;
     const ulong row = row_bytes(type, dim);
     __global const uchar *keys = BLOCK_AT(head, block);
-    __global float *scores = (__global float *)(scratch + scores_at) + (ulong)head * n_slots;
+    __global float *of_head = FLOATS(scores) + (ulong)head * n_slots;
     for (uint s = lid; s < n; s += WG) {
         float sum = 0;
         for (uint c = 0; c < dim; c += 4) {
@@ -28,11 +28,10 @@ WG_KERNEL key_lengths(__global uchar *scratch, ulong scores_at, ulong sums_at, u
         }
         const float length = sqrt(sum);
         inverse[s] = length > 0 ? 1.0f / length : 0.0f;
-        scores[block * KV_BLOCK + s] = inverse[s];
+        of_head[block * KV_BLOCK + s] = inverse[s];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    __global float *to =
-        (__global float *)(scratch + sums_at) + ((ulong)head * n_blocks + block) * width;
+    __global float *to = FLOATS(sums) + ((ulong)head * n_blocks + block) * width;
     for (uint c = 4 * lid; c < dim; c += 4 * WG) {
         float4 sum = 0;
         for (uint s = 0; s < n; s++) sum += load4(type, keys + s * row, c, dim) * inverse[s];
@@ -41,11 +40,10 @@ WG_KERNEL key_lengths(__global uchar *scratch, ulong scores_at, ulong sums_at, u
 }
 
 /* Replaces the first of a head's sums by the normalised total. A work-group for each KV head. */
-WG_KERNEL key_mean(__global uchar *scratch, ulong sums_at, uint n_blocks, uint width) {
+WG_KERNEL key_mean(ARRAY(sums_of), uint n_blocks, uint width) {
     __local float shared[WG];
     const uint lid = get_local_id(0);
-    __global float *sums =
-        (__global float *)(scratch + sums_at) + (ulong)get_group_id(0) * n_blocks * width;
+    __global float *sums = FLOATS(sums_of) + (ulong)get_group_id(0) * n_blocks * width;
     float squares = 0;
     for (uint c = lid; c < width; c += WG) {
         float sum = 0;
@@ -59,16 +57,15 @@ WG_KERNEL key_mean(__global uchar *scratch, ulong sums_at, uint n_blocks, uint w
 
 /* Replaces inverse lengths by scores. A work-item for each slot: dimension 0 is slots, 1 KV heads.
  */
-WG_KERNEL key_cosines(__global uchar *scratch, ulong scores_at, ulong sums_at, uint n_slots,
-                      uint n_blocks, uint width, CACHE_PARAMS) {
+WG_KERNEL key_cosines(ARRAY(scores), CONST_ARRAY(sums), uint n_slots, uint n_blocks, uint width,
+                      CACHE_PARAMS) {
     const uint slot = get_global_id(0);
     const uint head = get_group_id(1);
     if (slot >= CONST_UINTS(lengths)[head]) return;
     __global const uchar *key =
         BLOCK_AT(head, slot / KV_BLOCK) + slot % KV_BLOCK * row_bytes(type, dim);
-    __global const float *mean =
-        (__global const float *)(scratch + sums_at) + (ulong)head * n_blocks * width;
+    __global const float *mean = CONST_FLOATS(sums) + (ulong)head * n_blocks * width;
     float sum = 0;
     for (uint c = 0; c < dim; c += 4) sum += dot(load4(type, key, c, dim), vload4(c / 4, mean));
-    ((__global float *)(scratch + scores_at))[(ulong)head * n_slots + slot] *= -sum;
+    FLOATS(scores)[(ulong)head * n_slots + slot] *= -sum;
 }
