@@ -6,46 +6,30 @@
 
 #define UNROLL _Pragma("unroll")
 
+/* Starts the copy of n bytes from `from` to `to`. */
 #ifdef __NV_CL_C_VERSION
-static inline void copy16(__local uchar *to, __global const uchar *from) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
-                 :
-                 : "r"((uint)(size_t)to), "l"(from)
-                 : "memory");
-}
-static inline void copy8(__local uchar *to, __global const uchar *from) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;"
-                 :
-                 : "r"((uint)(size_t)to), "l"(from)
-                 : "memory");
-}
-static inline void copy4(__local uchar *to, __global const uchar *from) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;"
-                 :
-                 : "r"((uint)(size_t)to), "l"(from)
-                 : "memory");
-}
+#define COPY(type, n, cache)                                           \
+    asm volatile("cp.async." cache ".shared.global [%0], [%1], " n ";" \
+                 :                                                     \
+                 : "r"((uint)(size_t)to), "l"(from)                    \
+                 : "memory")
 #define END_COPIES asm volatile("cp.async.commit_group;" ::: "memory")
 /* Waits until at most n stages are being filled. */
 #define WAIT_COPIES(n) asm volatile("cp.async.wait_group %0;" : : "n"(n) : "memory")
 #else
-static inline void copy16(__local uchar *to, __global const uchar *from) {
-    *(__local uint4 *)to = *(__global const uint4 *)from;
-}
-static inline void copy8(__local uchar *to, __global const uchar *from) {
-    *(__local uint2 *)to = *(__global const uint2 *)from;
-}
-static inline void copy4(__local uchar *to, __global const uchar *from) {
-    *(__local uint *)to = *(__global const uint *)from;
-}
+#define COPY(type, n, cache) *(__local type *)to = *(__global const type *)from
 #define END_COPIES
 #define WAIT_COPIES(n)
 #endif
 
+static inline void copy16(__local uchar *to, __global const uchar *from) {
+    COPY(uint4, "16", "cg");
+}
+
 static inline void copy_bytes(__local uchar *to, __global const uchar *from, const uint n) {
     if (n == 16) copy16(to, from);
-    else if (n == 8) copy8(to, from);
-    else copy4(to, from);
+    else if (n == 8) COPY(uint2, "8", "ca");
+    else COPY(uint, "4", "ca");
 }
 
 #ifdef __NV_CL_C_VERSION
