@@ -86,17 +86,7 @@ static void query_device(const ag_cl_api *api, ag_cl_device *d) {
     d->is_cpu = d->type & CL_DEVICE_TYPE_CPU;
     d->is_gpu = d->type & CL_DEVICE_TYPE_GPU;
     d->is_nvidia = strstr(d->vendor, "NVIDIA") != NULL;
-    cl_bool unified = CL_FALSE;
-    get(api, d->id, CL_DEVICE_HOST_UNIFIED_MEMORY, &unified, sizeof unified);
-    d->unified_memory = unified;
-    cl_uint v = 0;
-    get(api, d->id, CL_DEVICE_MAX_COMPUTE_UNITS, &v, sizeof v);
-    d->compute_units = v;
-    get(api, d->id, CL_DEVICE_MAX_CLOCK_FREQUENCY, &v, sizeof v);
-    d->max_clock_mhz = v;
-    v = 0;
-    get(api, d->id, CL_DEVICE_MEM_BASE_ADDR_ALIGN, &v, sizeof v);
-    d->mem_align = v / 8;
+    get(api, d->id, CL_DEVICE_MAX_COMPUTE_UNITS, &d->compute_units, sizeof d->compute_units);
     get(api, d->id, CL_DEVICE_MAX_WORK_GROUP_SIZE, &d->max_group, sizeof d->max_group);
     get(api, d->id, CL_DEVICE_MAX_WORK_ITEM_SIZES, d->max_item_sizes, sizeof d->max_item_sizes);
     get(api, d->id, CL_DEVICE_LOCAL_MEM_SIZE, &d->local_bytes, sizeof d->local_bytes);
@@ -104,9 +94,9 @@ static void query_device(const ag_cl_api *api, ag_cl_device *d) {
     get(api, d->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, &d->max_alloc, sizeof d->max_alloc);
     get_extensions(api, d);
     enum { MAX_NUM_SUB_GROUPS = 0x105c }; /* OpenCL 3.0 lists sub-groups as a feature only */
-    v = 0;
-    get(api, d->id, MAX_NUM_SUB_GROUPS, &v, sizeof v);
-    if (v) d->extensions |= AG_CL_SUBGROUPS;
+    cl_uint n_sub_groups = 0;
+    get(api, d->id, MAX_NUM_SUB_GROUPS, &n_sub_groups, sizeof n_sub_groups);
+    if (n_sub_groups) d->extensions |= AG_CL_SUBGROUPS;
 }
 
 const char *ag_cl_device_kind(const ag_cl_device *d) {

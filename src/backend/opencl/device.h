@@ -24,11 +24,9 @@ typedef struct ag_cl_device {
     cl_device_type type;
     char name[128], vendor[64], driver[64], version[96], platform_name[64];
     bool is_cpu, is_gpu, is_nvidia, is_pocl;
-    bool unified_memory; /* host and device share memory */
     unsigned extensions; /* listed extensions, bits of ag_cl_extension */
-    uint32_t compute_units, max_clock_mhz;
-    uint32_t mem_align; /* alignment of buffers, bytes */
-    size_t max_group;   /* maximum work-items of a work-group */
+    uint32_t compute_units;
+    size_t max_group; /* maximum work-items of a work-group */
     size_t max_item_sizes[3];
     uint64_t local_bytes;  /* local memory of a work-group */
     uint64_t global_bytes; /* memory of the device */
