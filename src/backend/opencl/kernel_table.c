@@ -122,86 +122,49 @@ static ag_status build(ag_cl_backend *cl, const char *file, const char *options,
 /* ---- the tables ---- */
 
 static ag_status add_program(ag_cl_backend *cl, uint64_t key, const char *file, const char *options,
-                             size_t *index) {
-    ag_cl_programs *ps = &cl->programs;
-    AG_TRY(AG_GROW(ps->programs, &ps->cap_programs, ps->n_programs + 1, &cl->base.err));
-    ag_cl_program p = {.key = key, .file = ag_strdup(file), .options = ag_strdup(options)};
-    ag_status st = p.file && p.options ? build(cl, file, options, &p.program)
-                                       : AG_FAIL(&cl->base.err, NOMEM, "kernel file %s", file);
+                             const ag_cl_program **out) {
+    ag_cl_program *p = ag_calloc(1, sizeof *p);
+    char *copy = ag_strdup(options);
+    cl_program program = NULL;
+    ag_status st = p && copy ? build(cl, file, options, &program)
+                             : AG_FAIL(&cl->base.err, NOMEM, "kernel file %s", file);
     if (st != AG_OK) {
-        ag_free(p.file);
-        ag_free(p.options);
+        ag_free(copy);
+        ag_free(p);
         return st;
     }
-    *index = ps->n_programs;
-    ps->programs[ps->n_programs++] = p;
+    *p = (ag_cl_program){cl->programs.programs, key, file, copy, program};
+    *out = cl->programs.programs = p;
     return AG_OK;
+}
+
+static bool is_program(const ag_cl_program *p, const char *file, const char *options) {
+    return strcmp(p->file, file) == 0 && strcmp(p->options, options) == 0;
 }
 
 static ag_status get_program(ag_cl_backend *cl, uint64_t key, const char *file, const char *options,
-                             size_t *index) {
-    const ag_cl_programs *ps = &cl->programs;
-    for (size_t i = 0; i < ps->n_programs; i++) {
-        const ag_cl_program *p = &ps->programs[i];
-        if (p->key != key || strcmp(p->file, file) != 0 || strcmp(p->options, options) != 0) {
-            continue;
-        }
-        *index = i;
-        return AG_OK;
-    }
-    return add_program(cl, key, file, options, index);
+                             const ag_cl_program **out) {
+    const ag_cl_program *p = cl->programs.programs;
+    while (p && (p->key != key || !is_program(p, file, options))) p = p->next;
+    *out = p;
+    return p ? AG_OK : add_program(cl, key, file, options, out);
 }
 
-/* Returns the kernel's entry, or the empty entry to use for it. The table is never full. */
-static ag_cl_kernel_entry *find_entry(const ag_cl_programs *ps, uint64_t key, const char *file,
-                                      const char *name, const char *options) {
-    for (size_t i = (size_t)key;; i++) {
-        ag_cl_kernel_entry *e = &ps->kernels[i & (ps->cap_kernels - 1)];
-        if (!e->key) return e;
-        if (e->key != key || strcmp(e->name, name) != 0) continue;
-        const ag_cl_program *p = &ps->programs[e->program];
-        if (strcmp(p->file, file) == 0 && strcmp(p->options, options) == 0) return e;
-    }
-}
-
-static ag_status grow_kernels(ag_cl_backend *cl) {
-    ag_cl_programs *ps = &cl->programs;
-    if (2 * ps->n_kernels < ps->cap_kernels) return AG_OK;
-    size_t cap = ps->cap_kernels ? 2 * ps->cap_kernels : 128;
-    ag_cl_kernel_entry *grown = ag_calloc(cap, sizeof *grown);
-    if (!grown) return AG_FAIL(&cl->base.err, NOMEM, "table of %zu kernels", cap);
-    for (size_t i = 0; i < ps->cap_kernels; i++) {
-        if (!ps->kernels[i].key) continue;
-        size_t at = (size_t)ps->kernels[i].key;
-        while (grown[at & (cap - 1)].key) at++;
-        grown[at & (cap - 1)] = ps->kernels[i];
-    }
-    ag_free(ps->kernels);
-    ps->kernels = grown;
-    ps->cap_kernels = cap;
-    return AG_OK;
-}
-
-static ag_status add_kernel(ag_cl_backend *cl, ag_cl_kernel_entry *place, uint64_t key,
+static ag_status add_kernel(ag_cl_backend *cl, ag_cl_kernel_entry **list, uint64_t key,
                             uint64_t program_key, const char *file, const char *name,
                             const char *options) {
-    ag_cl_kernel_entry e = {.key = key};
-    AG_TRY(get_program(cl, program_key, file, options, &e.program));
+    const ag_cl_program *program;
     cl_int code;
-    e.kernel = cl->api.clCreateKernel(cl->programs.programs[e.program].program, name, &code);
+    AG_TRY(get_program(cl, program_key, file, options, &program));
+    ag_cl_kernel_entry *e = ag_calloc(1, sizeof *e);
+    if (!e) return AG_FAIL(&cl->base.err, NOMEM, "kernel %s of %s", name, file);
+    *e = (ag_cl_kernel_entry){.next = *list, .key = key, .name = name, .program = program};
+    e->kernel = cl->api.clCreateKernel(program->program, name, &code);
     if (code != CL_SUCCESS) {
+        ag_free(e);
         return ag_cl_fail(cl, &cl->base.err, code, "kernel %s of %s", name, file);
     }
-    e.name = ag_strdup(name);
-    e.args = ag_calloc(AG_CL_KNOWN_ARGS, sizeof *e.args);
-    if (!e.name || !e.args) {
-        (void)cl->api.clReleaseKernel(e.kernel);
-        ag_free(e.name);
-        ag_free(e.args);
-        return AG_FAIL(&cl->base.err, NOMEM, "kernel %s of %s", name, file);
-    }
-    *place = e;
-    cl->programs.n_kernels++;
+    *list = e;
     return AG_OK;
 }
 
@@ -209,10 +172,15 @@ ag_status ag_cl_kernel(ag_cl_backend *cl, const char *file, const char *name, co
                        cl_kernel *out, ag_cl_known_arg **args) {
     if (!options) options = "";
     uint64_t program_key = ag_cl_hash_text(ag_cl_hash_text(AG_CL_HASH_START, file), options);
-    uint64_t key = ag_cl_hash_text(program_key, name) | 1;
-    AG_TRY(grow_kernels(cl));
-    ag_cl_kernel_entry *e = find_entry(&cl->programs, key, file, name, options);
-    if (!e->key) AG_TRY(add_kernel(cl, e, key, program_key, file, name, options));
+    uint64_t key = ag_cl_hash_text(program_key, name);
+    ag_cl_kernel_entry **list = &cl->programs.kernels[key % AG_CL_KERNEL_LISTS], *e = *list;
+    while (e &&
+           (e->key != key || strcmp(e->name, name) != 0 || !is_program(e->program, file, options)))
+        e = e->next;
+    if (!e) {
+        AG_TRY(add_kernel(cl, list, key, program_key, file, name, options));
+        e = *list;
+    }
     *out = e->kernel;
     *args = e->args;
     return AG_OK;
@@ -220,18 +188,18 @@ ag_status ag_cl_kernel(ag_cl_backend *cl, const char *file, const char *name, co
 
 void ag_cl_programs_close(ag_cl_backend *cl) {
     ag_cl_programs *ps = &cl->programs;
-    for (size_t i = 0; i < ps->cap_kernels; i++) {
-        if (!ps->kernels[i].key) continue;
-        (void)cl->api.clReleaseKernel(ps->kernels[i].kernel);
-        ag_free(ps->kernels[i].name);
-        ag_free(ps->kernels[i].args);
+    for (size_t i = 0; i < AG_CL_KERNEL_LISTS; i++) {
+        for (ag_cl_kernel_entry *e = ps->kernels[i], *next; e; e = next) {
+            next = e->next;
+            (void)cl->api.clReleaseKernel(e->kernel);
+            ag_free(e);
+        }
     }
-    for (size_t i = 0; i < ps->n_programs; i++) {
-        (void)cl->api.clReleaseProgram(ps->programs[i].program);
-        ag_free(ps->programs[i].file);
-        ag_free(ps->programs[i].options);
+    for (ag_cl_program *p = ps->programs, *next; p; p = next) {
+        next = p->next;
+        (void)cl->api.clReleaseProgram(p->program);
+        ag_free(p->options);
+        ag_free(p);
     }
-    ag_free(ps->kernels);
-    ag_free(ps->programs);
     *ps = (ag_cl_programs){0};
 }

@@ -156,8 +156,8 @@ void ag_cl_release_part(ag_cl_backend *cl, cl_mem mem);
 
 /* ---- kernels (kernel_table.c), launches (launch.c) and the queue (queue.c) ---- */
 
-/* Returns the kernel `name` of kernels/`file`, built with `options` ("-DROWS=4 -DBLOCK=32"; NULL:
- * none) on first use. Borrowed from the backend. Fails with AG_DEVICE for a file that does not
+/* Returns the kernel `name` of kernels/`file`, both literals, built with `options` ("-DROWS=4
+ * -DBLOCK=32"; NULL: none) on first use. Borrowed from the backend. Fails with AG_DEVICE for a file that does not
  * compile, with file, device and the first lines of the log. */
 ag_status ag_cl_kernel(ag_cl_backend *cl, const char *file, const char *name, const char *options,
                        cl_kernel *out, ag_cl_known_arg **args);

@@ -47,9 +47,11 @@ ag_status ag_cl_source_load(const char *directory, const char *file, char **text
 /* ---- programs and kernels, built on first use ---- */
 
 typedef struct ag_cl_program {
-    uint64_t key; /* hash of file and options */
-    char *file, *options;
-    cl_program program;
+    struct ag_cl_program *next; /* owned */
+    uint64_t key;               /* hash of file and options */
+    const char *file;           /* literal */
+    char *options;              /* owned */
+    cl_program program;         /* owned */
 } ag_cl_program;
 
 /* An argument that a kernel object already has. Comparing costs less than setting, and most
@@ -62,18 +64,19 @@ typedef struct ag_cl_known_arg {
 enum { AG_CL_KNOWN_ARGS = 48 };
 
 typedef struct ag_cl_kernel_entry {
-    uint64_t key; /* hash of file, options and name; 0: empty */
-    char *name;
-    size_t program; /* index of the program */
-    cl_kernel kernel;
-    ag_cl_known_arg *args; /* owned; [AG_CL_KNOWN_ARGS] */
+    struct ag_cl_kernel_entry *next; /* owned */
+    uint64_t key;                    /* hash of file, options and name */
+    const char *name;                /* literal */
+    const ag_cl_program *program;
+    cl_kernel kernel; /* owned */
+    ag_cl_known_arg args[AG_CL_KNOWN_ARGS];
 } ag_cl_kernel_entry;
 
+enum { AG_CL_KERNEL_LISTS = 256 };
+
 typedef struct ag_cl_programs {
-    ag_cl_program *programs; /* owned */
-    size_t n_programs, cap_programs;
-    ag_cl_kernel_entry *kernels; /* owned; open hash table */
-    size_t n_kernels, cap_kernels;
+    ag_cl_program *programs;                         /* owned; list */
+    ag_cl_kernel_entry *kernels[AG_CL_KERNEL_LISTS]; /* owned; list of each remainder of the key */
     uint32_t n_compiled, n_from_cache;
 } ag_cl_programs;
 
