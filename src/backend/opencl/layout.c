@@ -38,76 +38,57 @@ static void put_parts(unsigned char *to, const uint8_t packed[12]) {
     }
 }
 
-static void split_q4_k(ag_dtype type, unsigned char *const to[], const unsigned char *block) {
-    ag_block_q4_k in;
-    uint8_t q[AG_QK_K];
-    (void)type;
-    memcpy(&in, block, sizeof in);
-    ag_get_fields(q, in.qs, 4, 32);
-    ag_put_fields(to[0], q, 0, 4, 16);
-    put_parts(to[2], in.scales);
-    memcpy(to[3], block, 2 * HALF);
-}
-
-static void split_q5_k(ag_dtype type, unsigned char *const to[], const unsigned char *block) {
-    ag_block_q5_k in;
-    uint8_t q[AG_QK_K];
-    (void)type;
-    memcpy(&in, block, sizeof in);
-    ag_q5_k_levels(q, &in);
-    ag_put_fields(to[0], q, 0, 4, 16);
-    ag_put_fields(to[1], q, 4, 1, 4);
-    put_parts(to[2], in.scales);
-    memcpy(to[3], block, 2 * HALF);
-}
-
-static void split_q6_k(ag_dtype type, unsigned char *const to[], const unsigned char *block) {
-    ag_block_q6_k in;
-    uint8_t q[AG_QK_K];
-    (void)type;
-    memcpy(&in, block, sizeof in);
-    ag_q6_k_levels(q, &in);
-    ag_put_fields(to[0], q, 0, 4, 16);
-    ag_put_fields(to[1], q, 4, 2, 4);
-    memcpy(to[2], in.scales, sizeof in.scales);
-    memcpy(to[3], &in.d, HALF);
-}
-
-static void split_q2_k(ag_dtype type, unsigned char *const to[], const unsigned char *block) {
-    ag_block_q2_k in;
-    uint8_t q[AG_QK_K];
-    (void)type;
-    memcpy(&in, block, sizeof in);
-    ag_get_fields(q, in.qs, 2, 32);
-    ag_put_fields(to[0], q, 0, 2, 4);
-    memcpy(to[2], in.scales, sizeof in.scales);
-    memcpy(to[3], &in.d, HALF);
-    memcpy(to[3] + HALF, &in.dmin, HALF);
-}
-
-static void split_q3_k(ag_dtype type, unsigned char *const to[], const unsigned char *block) {
-    ag_block_q3_k in;
+/* Splits a block of 256: levels, then what the file has of factors. */
+static void split_256(ag_dtype type, unsigned char *const to[], const unsigned char *block) {
+    union {
+        ag_block_q2_k q2;
+        ag_block_q3_k q3;
+        ag_block_q4_k q4;
+        ag_block_q5_k q5;
+        ag_block_q6_k q6;
+    } in;
     uint8_t q[AG_QK_K];
     int8_t scales[AG_QK_K / 16];
-    (void)type;
-    memcpy(&in, block, sizeof in);
-    ag_q3_k_levels(q, &in);
-    ag_q3_k_scales(scales, in.scales);
-    ag_put_fields(to[0], q, 0, 2, 4);
-    ag_put_fields(to[1], q, 2, 1, 4);
-    memcpy(to[2], scales, sizeof scales);
-    memcpy(to[3], &in.d, HALF);
+    memcpy(&in, block, ag_dtype_block_bytes(type));
+    if (type == AG_Q4_K) {
+        ag_get_fields(q, in.q4.qs, 4, 32);
+        put_parts(to[2], in.q4.scales);
+        memcpy(to[3], block, 2 * HALF);
+    } else if (type == AG_Q5_K) {
+        ag_q5_k_levels(q, &in.q5);
+        ag_put_fields(to[1], q, 4, 1, 4);
+        put_parts(to[2], in.q5.scales);
+        memcpy(to[3], block, 2 * HALF);
+    } else if (type == AG_Q6_K) {
+        ag_q6_k_levels(q, &in.q6);
+        ag_put_fields(to[1], q, 4, 2, 4);
+        memcpy(to[2], in.q6.scales, sizeof in.q6.scales);
+        memcpy(to[3], &in.q6.d, HALF);
+    } else if (type == AG_Q2_K) {
+        ag_get_fields(q, in.q2.qs, 2, 32);
+        memcpy(to[2], in.q2.scales, sizeof in.q2.scales);
+        memcpy(to[3], &in.q2.d, HALF);
+        memcpy(to[3] + HALF, &in.q2.dmin, HALF);
+    } else {
+        ag_q3_k_levels(q, &in.q3);
+        ag_q3_k_scales(scales, in.q3.scales);
+        ag_put_fields(to[1], q, 2, 1, 4);
+        memcpy(to[2], scales, sizeof scales);
+        memcpy(to[3], &in.q3.d, HALF);
+    }
+    if (type == AG_Q2_K || type == AG_Q3_K) ag_put_fields(to[0], q, 0, 2, 4);
+    else ag_put_fields(to[0], q, 0, 4, 16);
 }
 
 /* ---- the types ---- */
 
 static const struct layout layouts[AG_DTYPE_COUNT] = {
-    [AG_Q4_0] = {{16, 0, 2}, split_32},         [AG_Q4_1] = {{16, 0, 2, 2}, split_32},
-    [AG_Q8_0] = {{32, 0, 2}, split_32},         [AG_Q5_0] = {{16, 4, 2}, split_32},
-    [AG_Q5_1] = {{16, 4, 2, 2}, split_32},      [AG_IQ4_NL] = {{16, 0, 2}, split_32},
-    [AG_MXFP4] = {{16, 0, 1}, split_32},        [AG_Q4_K] = {{128, 0, 16, 4}, split_q4_k},
-    [AG_Q5_K] = {{128, 32, 16, 4}, split_q5_k}, [AG_Q6_K] = {{128, 64, 16, 2}, split_q6_k},
-    [AG_Q2_K] = {{64, 0, 16, 4}, split_q2_k},   [AG_Q3_K] = {{64, 32, 16, 2}, split_q3_k},
+    [AG_Q4_0] = {{16, 0, 2}, split_32},        [AG_Q4_1] = {{16, 0, 2, 2}, split_32},
+    [AG_Q8_0] = {{32, 0, 2}, split_32},        [AG_Q5_0] = {{16, 4, 2}, split_32},
+    [AG_Q5_1] = {{16, 4, 2, 2}, split_32},     [AG_IQ4_NL] = {{16, 0, 2}, split_32},
+    [AG_MXFP4] = {{16, 0, 1}, split_32},       [AG_Q4_K] = {{128, 0, 16, 4}, split_256},
+    [AG_Q5_K] = {{128, 32, 16, 4}, split_256}, [AG_Q6_K] = {{128, 64, 16, 2}, split_256},
+    [AG_Q2_K] = {{64, 0, 16, 4}, split_256},   [AG_Q3_K] = {{64, 32, 16, 2}, split_256},
 };
 
 bool ag_cl_has_layout(ag_dtype type) {
