@@ -76,11 +76,9 @@ static inline void round_rows(rounded to, __global const float4 *rows, uint n_bl
         /* NaN and Inf have no level; the block's step represents them. */
         const float all = (total.x + total.y) + (total.z + total.w);
         const float step = isfinite(all) ? largest / 127.0f : NAN;
-#if W_HALVES
-        to.scale[b] = (float2)(step, as_float((short2)((short)sums[0], (short)sums[1])));
-#else
-        to.scale[b] = (float2)(step, step * (float)(sums[0] + sums[1]));
-#endif
+        const float sum = step * (float)(sums[0] + sums[1]);
+        const short2 halves = (short2)((short)sums[0], (short)sums[1]);
+        to.scale[b] = (float2)(step, W_HALVES ? as_float(halves) : sum);
     }
 }
 
@@ -94,23 +92,17 @@ static inline int dot_half(uint4 a, uint4 b, int sum) {
 /* Returns the product of a block of the weight with one of x: 16 bytes of both halves, and scale.
  */
 static inline float dot_rounded(factors f, levels q, uint4 low, uint4 high, float2 scale) {
-#if W_HALVES
-    const int2 sums = convert_int2(as_short2(scale.y)), middle = sums * -W_MIDDLE;
-    float both = (float)dot_half(q.low, low, middle.x) * f.d.x;
-    both = fma((float)dot_half(q.high, high, middle.y), f.d.y, both);
-#if W_BASE
-    both = fma(f.base.y, (float)sums.y, fma(f.base.x, (float)sums.x, both));
-#endif
-    return both * scale.x;
-#else
+    if (W_HALVES) {
+        const int2 sums = convert_int2(as_short2(scale.y)), middle = sums * -W_MIDDLE;
+        float both = (float)dot_half(q.low, low, middle.x) * f.d.x;
+        both = fma((float)dot_half(q.high, high, middle.y), f.d.y, both);
+        if (W_BASE) both = fma(f.base.y, (float)sums.y, fma(f.base.x, (float)sums.x, both));
+        return both * scale.x;
+    }
     const int sum = dot_half(q.high, high, dot_half(q.low, low, 0));
     const float product = (float)sum * scale.x;
-#if W_BASE
-    return fma(f.base.x, scale.y, product * f.d.x);
-#else
+    if (W_BASE) return fma(f.base.x, scale.y, product * f.d.x);
     return (W_MIDDLE ? fma(-(float)W_MIDDLE, scale.y, product) : product) * f.d.x;
-#endif
-#endif
 }
 #endif
 
@@ -126,24 +118,16 @@ static inline float dot_floats(uint4 levels, const float4 *x, float middle, floa
 
 /* Returns the product of a block with x[0..32) in floats, whose sum is x_sum. */
 static inline float dot_block(factors f, levels q, const float4 *x, float x_sum) {
-#if W_HALVES
-    const float first = dot_floats(q.low, x, W_MIDDLE, 0) * f.d.x;
-    const float both = fma(dot_floats(q.high, x + 4, W_MIDDLE, 0), f.d.y, first);
-#if W_BASE
-    const float4 total = (x[0] + x[1]) + (x[2] + x[3]);
-    const float low_sum = (total.x + total.y) + (total.z + total.w);
-    return fma(f.base.y, x_sum - low_sum, fma(f.base.x, low_sum, both));
-#else
-    return both;
-#endif
-#else
+    if (W_HALVES) {
+        const float first = dot_floats(q.low, x, W_MIDDLE, 0) * f.d.x;
+        const float both = fma(dot_floats(q.high, x + 4, W_MIDDLE, 0), f.d.y, first);
+        const float4 total = (x[0] + x[1]) + (x[2] + x[3]);
+        const float low_sum = (total.x + total.y) + (total.z + total.w);
+        return W_BASE ? fma(f.base.y, x_sum - low_sum, fma(f.base.x, low_sum, both)) : both;
+    }
     const float sum = dot_floats(q.high, x + 4, 0, dot_floats(q.low, x, 0, 0));
-#if W_BASE
-    return fma(f.base.x, x_sum, sum * f.d.x);
-#else
+    if (W_BASE) return fma(f.base.x, x_sum, sum * f.d.x);
     return (W_MIDDLE ? fma(-(float)W_MIDDLE, x_sum, sum) : sum) * f.d.x;
-#endif
-#endif
 }
 #else
 enum { LANE_STEP = 8 };

@@ -106,27 +106,21 @@ static inline float low_half(uint bits) {
 /* Returns the factors of a block from their bits. own: F16 d, a byte of exponent, or two bytes.
  * other: F16 m, or F16 numbers of eight blocks. */
 static inline factors factors_of(ushort own, uint other) {
+    const uchar2 part = as_uchar2(own);
     factors out;
     out.base = 0;
-#if W_PARTS
-    const uchar2 part = as_uchar2(own);
-#if W_Q6_K || W_THIRDS
-    out.d = low_half(other) * convert_float2(as_char2(part));
-#elif W_TWO
-    out.d = low_half(other) * convert_float2(part & (uchar2)(15));
-    out.base = -low_half(other >> 16) * convert_float2(part >> (uchar2)(4));
-#else
-    out.d = (float2)(low_half(other) * (float)part.x);
-    out.base = (float2)(-low_half(other >> 16) * (float)part.y);
-#endif
-#elif WTYPE == WEIGHT_mxfp4
-    out.d = (float2)mxfp4_scale((uchar)own);
-#else
-    out.d = (float2)low_half(own);
-#if W_BASE
-    out.base = (float2)low_half(other);
-#endif
-#endif
+    if (W_Q6_K || W_THIRDS) {
+        out.d = low_half(other) * convert_float2(as_char2(part));
+    } else if (W_TWO) {
+        out.d = low_half(other) * convert_float2(part & (uchar2)(15));
+        out.base = -low_half(other >> 16) * convert_float2(part >> (uchar2)(4));
+    } else if (W_PARTS) {
+        out.d = (float2)(low_half(other) * (float)part.x);
+        out.base = (float2)(-low_half(other >> 16) * (float)part.y);
+    } else {
+        out.d = (float2)(WTYPE == WEIGHT_mxfp4 ? mxfp4_scale((uchar)own) : low_half(own));
+        if (W_BASE) out.base = (float2)low_half(other);
+    }
     return out;
 }
 
