@@ -96,6 +96,14 @@ void ag_cl_arg_tensor(ag_cl_launch *l, const ag_tensor *t) {
     ag_cl_arg_at(l, t ? t->buffer : NULL, t ? t->offset : 0);
 }
 
+void ag_cl_arg_tensors(ag_cl_launch *l, const ag_tensor *const t[], size_t n) {
+    for (size_t i = 0; i < n; i++) ag_cl_arg_tensor(l, t[i]);
+}
+
+void ag_cl_arg_u32s(ag_cl_launch *l, const size_t v[], size_t n) {
+    for (size_t i = 0; i < n; i++) ag_cl_arg_u32(l, (uint32_t)v[i]);
+}
+
 void ag_cl_arg_part(ag_cl_launch *l, cl_mem mem, uint64_t offset) {
     uint64_t address = 0;
     if (l->cl->by_address && mem) {

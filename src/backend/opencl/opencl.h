@@ -157,8 +157,8 @@ void ag_cl_release_part(ag_cl_backend *cl, cl_mem mem);
 /* ---- kernels (kernel_table.c), launches (launch.c) and the queue (queue.c) ---- */
 
 /* Returns the kernel `name` of kernels/`file`, both literals, built with `options` ("-DROWS=4
- * -DBLOCK=32"; NULL: none) on first use. Borrowed from the backend. Fails with AG_DEVICE for a file that does not
- * compile, with file, device and the first lines of the log. */
+ * -DBLOCK=32"; NULL: none) on first use. Borrowed from the backend. Fails with AG_DEVICE for a file
+ * that does not compile, with file, device and the first lines of the log. */
 ag_status ag_cl_kernel(ag_cl_backend *cl, const char *file, const char *name, const char *options,
                        cl_kernel *out, ag_cl_known_arg **args);
 
@@ -193,6 +193,15 @@ void ag_cl_arg_buffer(ag_cl_launch *l, ag_buffer *buf);
 void ag_cl_arg_at(ag_cl_launch *l, ag_buffer *buf, uint64_t offset);
 /* The same for a tensor. t NULL: null and 0. */
 void ag_cl_arg_tensor(ag_cl_launch *l, const ag_tensor *t);
+/* Set several arguments of these kinds: tensors, uint from size_t. */
+#define AG_CL_ARG_TENSORS(l, ...)                                   \
+    ag_cl_arg_tensors((l), (const ag_tensor *const[]){__VA_ARGS__}, \
+                      sizeof((const ag_tensor *[]){__VA_ARGS__}) / sizeof(ag_tensor *))
+#define AG_CL_ARG_U32S(l, ...)                         \
+    ag_cl_arg_u32s((l), (const size_t[]){__VA_ARGS__}, \
+                   sizeof((const size_t[]){__VA_ARGS__}) / sizeof(size_t))
+void ag_cl_arg_tensors(ag_cl_launch *l, const ag_tensor *const t[], size_t n);
+void ag_cl_arg_u32s(ag_cl_launch *l, const size_t v[], size_t n);
 /* Stages n bytes of host memory now and sets the same two arguments to the copy. */
 void ag_cl_arg_staged(ag_cl_launch *l, const void *data, size_t n);
 

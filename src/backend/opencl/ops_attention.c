@@ -120,10 +120,7 @@ static void arg_cache(const work *w, ag_cl_launch *l, size_t row, size_t n_rows)
     ag_cl_arg_rows(l, &rows);
     ag_cl_arg_u64(l, kv->p_offset);
     ag_cl_arg_staged(l, kv->n_slots, kv->n_kv_heads * sizeof *kv->n_slots);
-    ag_cl_arg_u32(l, w->kv_heads);
-    ag_cl_arg_u32(l, (uint32_t)w->group);
-    ag_cl_arg_u32(l, (uint32_t)w->dim);
-    ag_cl_arg_u32(l, (uint32_t)n_rows);
+    AG_CL_ARG_U32S(l, w->kv_heads, w->group, w->dim, n_rows);
     const uint32_t *until = w->seq->visible_until + row;
     ag_cl_arg_staged(l, until, n_rows * sizeof *until);
     ag_cl_arg_staged(l, w->seq->visible_from ? w->seq->visible_from + row : until,
@@ -181,8 +178,7 @@ static ag_status attend_spans(const work *w, size_t row, size_t n_rows) {
     ag_cl_arg_u32(&l, (uint32_t)w->kv->v_type);
     ag_cl_arg_u64(&l, w->kv->v_offset);
     ag_cl_arg_f32(&l, w->params->scale);
-    ag_cl_arg_u32(&l, w->span);
-    ag_cl_arg_u32(&l, w->n_spans);
+    AG_CL_ARG_U32S(&l, w->span, w->n_spans);
     arg_sinks(w, &l);
     return ag_cl_enqueue(&l, 3, (size_t[]){w->n_spans * wg, w->kv_heads, chunks},
                          (size_t[]){wg, 1, 1});
@@ -195,8 +191,7 @@ static ag_status merge_rows(const work *w, size_t row, size_t n_rows) {
     ag_cl_arg_part(&l, w->scratch, w->joined_at + row * w->heads * PAIR);
     ag_cl_arg_part(&l, w->scratch, w->stats_at);
     ag_cl_arg_part(&l, w->scratch, w->values_at);
-    ag_cl_arg_u32(&l, w->n_spans);
-    ag_cl_arg_u32(&l, (uint32_t)w->dim);
+    AG_CL_ARG_U32S(&l, w->n_spans, w->dim);
     arg_sinks(w, &l);
     return ag_cl_enqueue(&l, 1, (size_t[]){n_rows * w->heads * w->wg}, (size_t[]){w->wg});
 }
@@ -218,8 +213,7 @@ static ag_status score_slots(const work *w) {
     ag_cl_arg_u64(&l, on_device ? w->seq->device_scores_at : w->sums_at);
     ag_cl_arg_u64(&l, on_device ? kv->n_kv_heads : 1);
     ag_cl_arg_u64(&l, on_device ? 1 : w->n_slots);
-    ag_cl_arg_u32(&l, on_device);
-    ag_cl_arg_u32(&l, w->seq->score_max);
+    AG_CL_ARG_U32S(&l, on_device, w->seq->score_max);
     ag_cl_arg_staged(&l, on_device ? w->seq->scored : kv->n_slots,
                      kv->n_kv_heads * sizeof *kv->n_slots);
     ag_cl_arg_part(&l, w->scratch, w->joined_at);

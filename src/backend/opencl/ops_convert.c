@@ -17,9 +17,7 @@ static ag_status convert_rows(ag_cl_launch *l, const ag_tensor *dst, ag_dtype fr
     const size_t rows = ag_shape_rows(&dst->shape), cols = ag_shape_cols(&dst->shape);
     const int32_t none = 0;
     ag_cl_arg_staged(l, ids ? ids : &none, (ids ? rows : 1) * sizeof *ids);
-    ag_cl_arg_u32(l, !ids);
-    ag_cl_arg_u32(l, (uint32_t)from);
-    ag_cl_arg_u32(l, (uint32_t)cols);
+    AG_CL_ARG_U32S(l, !ids, from, cols);
     ag_cl_arg_f32(l, scale);
     return ag_cl_enqueue(l, 2, (size_t[]){ag_cl_items(cols, WG), rows}, (size_t[]){WG, 1});
 }
@@ -29,8 +27,7 @@ static ag_status rows_to_floats(ag_backend *b, ag_tensor *dst, const ag_tensor *
     if (!ag_shape_rows(&dst->shape) || !ag_shape_cols(&dst->shape)) return AG_OK;
     ag_cl_launch l;
     AG_TRY(ag_cl_begin(&l, ag_cl_of(b), "convert.cl", "gather", NULL));
-    ag_cl_arg_tensor(&l, dst);
-    ag_cl_arg_tensor(&l, src);
+    AG_CL_ARG_TENSORS(&l, dst, src);
     return convert_rows(&l, dst, src->dtype, ids, 1);
 }
 

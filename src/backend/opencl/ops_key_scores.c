@@ -35,13 +35,10 @@ static ag_status enqueue_over_keys(const work *w, const char *kernel, size_t ite
     AG_TRY(ag_cl_begin(&l, w->cl, file, kernel, NULL));
     ag_cl_arg_part(&l, w->scratch, 0);
     ag_cl_arg_part(&l, w->scratch, w->sums_at);
-    ag_cl_arg_u32(&l, w->n_slots);
-    ag_cl_arg_u32(&l, w->n_blocks);
-    ag_cl_arg_u32(&l, w->width);
+    AG_CL_ARG_U32S(&l, w->n_slots, w->n_blocks, w->width);
     ag_cl_arg_view(&l, kv, w->n_blocks);
     ag_cl_arg_staged(&l, kv->n_slots, kv->n_kv_heads * sizeof *kv->n_slots);
-    ag_cl_arg_u32(&l, (uint32_t)kv->k_type);
-    ag_cl_arg_u32(&l, kv->head_dim);
+    AG_CL_ARG_U32S(&l, kv->k_type, kv->head_dim);
     return ag_cl_enqueue(&l, 2, (size_t[]){w->n_blocks * items, kv->n_kv_heads}, (size_t[]){WG, 1});
 }
 
@@ -49,8 +46,7 @@ static ag_status find_means(const work *w) {
     ag_cl_launch l;
     AG_TRY(ag_cl_begin(&l, w->cl, file, "key_mean", NULL));
     ag_cl_arg_part(&l, w->scratch, w->sums_at);
-    ag_cl_arg_u32(&l, w->n_blocks);
-    ag_cl_arg_u32(&l, w->width);
+    AG_CL_ARG_U32S(&l, w->n_blocks, w->width);
     return ag_cl_enqueue(&l, 1, (size_t[]){w->kv->n_kv_heads * (size_t)WG}, (size_t[]){WG});
 }
 

@@ -26,10 +26,7 @@ static ag_status move_all(const compaction *c, bool back) {
     ag_cl_arg_u64(&l, c->kv->p_offset);
     ag_cl_arg_mem(&l, c->scratch);
     ag_cl_arg_staged(&l, c->keep + c->first, (c->n_keep - c->first) * sizeof *c->keep);
-    ag_cl_arg_u32(&l, c->k_row);
-    ag_cl_arg_u32(&l, c->v_row);
-    ag_cl_arg_u32(&l, c->first);
-    ag_cl_arg_u32(&l, back);
+    AG_CL_ARG_U32S(&l, c->k_row, c->v_row, c->first, back);
     const size_t pairs = (c->k_row + c->v_row + sizeof(uint32_t)) / 2;
     return ag_cl_enqueue(&l, 2, (size_t[]){ag_cl_items(pairs, WG), c->n_keep - c->first},
                          (size_t[]){WG, 1});

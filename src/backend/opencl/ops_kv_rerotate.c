@@ -23,12 +23,7 @@ ag_status ag_cl_kv_rerotate(ag_backend *b, const ag_kv_rerotate *t) {
     ag_cl_arg_u64(&l, t->keys_at / sizeof(float));
     ag_cl_arg_staged(&l, t->slots, t->n_layers * keys * sizeof *t->slots);
     ag_cl_arg_staged(&l, t->cos_sin, (size_t)t->n_positions * t->n_rotated * sizeof *t->cos_sin);
-    ag_cl_arg_u32(&l, (uint32_t)t->k_type);
-    ag_cl_arg_u32(&l, t->n_kv_heads);
-    ag_cl_arg_u32(&l, t->n_positions);
-    ag_cl_arg_u32(&l, t->head_dim);
-    ag_cl_arg_u32(&l, t->n_rotated);
-    ag_cl_arg_u32(&l, (uint32_t)piece);
+    AG_CL_ARG_U32S(&l, t->k_type, t->n_kv_heads, t->n_positions, t->head_dim, t->n_rotated, piece);
     ag_cl_arg_f32(&l, 1 / sqrtf((float)piece));
     ag_cl_arg_local(&l, t->head_dim * sizeof(float));
     return ag_cl_enqueue(&l, 2, (size_t[]){keys * WG, t->n_layers}, (size_t[]){WG, 1});

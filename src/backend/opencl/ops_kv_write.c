@@ -73,8 +73,7 @@ static size_t arg_rotation(const work *w, ag_cl_launch *l, const ag_rotation *r)
     ag_cl_arg_at(l, r->q->buffer,
                  r->q->offset + w->seqs[0].row0 * heads * r->q->shape.dim[2] * sizeof(float));
     ag_cl_arg_staged(l, ag_tensor_f32(r->inv_freq), half * sizeof(float));
-    ag_cl_arg_u32(l, (uint32_t)heads);
-    ag_cl_arg_u32(l, (uint32_t)half);
+    AG_CL_ARG_U32S(l, heads, half);
     ag_cl_arg_f32(l, r->factor);
     return w->n_rows * ag_cl_items(heads, TURNED) / TURNED * half;
 }
@@ -103,11 +102,7 @@ static ag_status write_rows(work *w, const ag_rotation *r, const ag_tensor *k, c
     ag_cl_arg_at(&l, v->buffer, v->offset + first);
     ag_cl_arg_staged(&l, w->positions, w->n_rows * sizeof *w->positions);
     ag_cl_arg_staged(&l, w->sequences, (w->n_rows + w->n_seqs * heads) * sizeof *w->sequences);
-    ag_cl_arg_u32(&l, (uint32_t)kv->k_type);
-    ag_cl_arg_u32(&l, (uint32_t)kv->v_type);
-    ag_cl_arg_u32(&l, (uint32_t)heads);
-    ag_cl_arg_u32(&l, kv->head_dim);
-    ag_cl_arg_u32(&l, (uint32_t)w->n_rows);
+    AG_CL_ARG_U32S(&l, kv->k_type, kv->v_type, heads, kv->head_dim, w->n_rows);
     size_t items = w->n_rows * heads * max_pieces(kv), pairs = r ? arg_rotation(w, &l, r) : 0;
     if (pairs > items) items = pairs;
     return ag_cl_enqueue(&l, 2, (size_t[]){ag_cl_items(items, wg), r ? 3 : 2}, (size_t[]){wg, 1});

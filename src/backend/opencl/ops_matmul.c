@@ -18,11 +18,8 @@ ag_status ag_cl_matmul(ag_backend *b, ag_tensor *y, const ag_tensor *a, const ag
     if (!m || !n) return AG_OK;
     ag_cl_launch l;
     AG_TRY(ag_cl_begin(&l, ag_cl_of(b), "matmul_any.cl", "matmul_plain", NULL));
-    ag_cl_arg_tensor(&l, y);
-    ag_cl_arg_tensor(&l, a);
-    ag_cl_arg_tensor(&l, x);
-    ag_cl_arg_u32(&l, (uint32_t)n);
-    ag_cl_arg_u32(&l, (uint32_t)ag_shape_cols(&a->shape));
+    AG_CL_ARG_TENSORS(&l, y, a, x);
+    AG_CL_ARG_U32S(&l, n, ag_shape_cols(&a->shape));
     return ag_cl_enqueue(&l, 2, (size_t[]){ag_cl_items(n, WG), m}, (size_t[]){WG, 1});
 }
 
@@ -31,12 +28,8 @@ static ag_status multiply_any(ag_cl_backend *cl, ag_tensor *y, const ag_tensor *
     const size_t m = ag_shape_rows(&y->shape), n = ag_shape_cols(&y->shape);
     ag_cl_launch l;
     AG_TRY(ag_cl_begin(&l, cl, "matmul_any.cl", "matmul_any", NULL));
-    ag_cl_arg_tensor(&l, y);
-    ag_cl_arg_tensor(&l, x);
-    ag_cl_arg_tensor(&l, w);
-    ag_cl_arg_u32(&l, (uint32_t)w->dtype);
-    ag_cl_arg_u32(&l, (uint32_t)n);
-    ag_cl_arg_u32(&l, (uint32_t)ag_shape_cols(&x->shape));
+    AG_CL_ARG_TENSORS(&l, y, x, w);
+    AG_CL_ARG_U32S(&l, w->dtype, n, ag_shape_cols(&x->shape));
     return ag_cl_enqueue(&l, 2, (size_t[]){n * WG, m}, (size_t[]){WG, 1});
 }
 
@@ -118,8 +111,7 @@ static ag_status launch_matvec(ag_cl_backend *cl, ag_tensor *const y[], const ag
     ag_cl_launch l;
     AG_TRY(ag_cl_begin(&l, cl, "matvec.cl", "matvec", options));
     ag_cl_arg_tensor(&l, x);
-    ag_cl_arg_u32(&l, (uint32_t)k);
-    ag_cl_arg_u32(&l, (uint32_t)m);
+    AG_CL_ARG_U32S(&l, k, m);
     if (rounds) {
         ag_cl_arg_local(&l, x_rows * k);
         ag_cl_arg_local(&l, x_rows * (k / BLOCK) * 2 * sizeof(float));
@@ -150,12 +142,9 @@ static ag_status launch(ag_cl_backend *cl, variant v, ag_tensor *y, const ag_ten
     ag_cl_launch l;
     AG_TRY(ag_cl_begin(&l, cl, tiled ? "matmul_tile.cl" : "matmul_rows.cl",
                        tiled ? "matmul_tile" : "matmul_rows", options));
-    ag_cl_arg_tensor(&l, y);
-    ag_cl_arg_tensor(&l, x);
+    AG_CL_ARG_TENSORS(&l, y, x);
     arg_weight(&l, w);
-    ag_cl_arg_u32(&l, (uint32_t)m);
-    ag_cl_arg_u32(&l, (uint32_t)n);
-    ag_cl_arg_u32(&l, (uint32_t)ag_shape_cols(&x->shape));
+    AG_CL_ARG_U32S(&l, m, n, ag_shape_cols(&x->shape));
     const size_t rows = (m + tile_m - 1) / tile_m, columns = (n + tile_n - 1) / tile_n;
     return ag_cl_enqueue(&l, 2, (size_t[]){columns * group, rows}, (size_t[]){group, 1});
 }

@@ -143,9 +143,7 @@ static ag_status multiply(ag_cl_backend *cl, cl_mem scratch, const tiling *t, ag
         ag_cl_arg_u64(&l, i < n ? ag_cl_prepared_scales(w[i]->dtype, rows, t->k) : 0);
         ag_cl_arg_u32(&l, (uint32_t)rows);
     }
-    ag_cl_arg_u32(&l, (uint32_t)t->m);
-    ag_cl_arg_u32(&l, (uint32_t)t->k);
-    ag_cl_arg_u32(&l, (uint32_t)t->n_splits);
+    AG_CL_ARG_U32S(&l, t->m, t->k, t->n_splits);
     ag_cl_arg_mem(&l, scratch);
     ag_cl_arg_mem(&l, cl->tile_counts.mem);
     return ag_cl_enqueue(&l, 3, (size_t[]){t->rows * group, t->columns, t->n_splits},

@@ -13,14 +13,8 @@ ag_status ag_cl_causal_conv(ag_backend *b, ag_tensor *y, const ag_tensor *x, con
     if (!n_rows || !channels) return AG_OK;
     ag_cl_launch l;
     AG_TRY(ag_cl_begin(&l, cl, file, "causal_conv", NULL));
-    ag_cl_arg_tensor(&l, y);
-    ag_cl_arg_tensor(&l, x);
-    ag_cl_arg_tensor(&l, w);
-    ag_cl_arg_tensor(&l, state);
-    ag_cl_arg_u32(&l, (uint32_t)n_rows);
-    ag_cl_arg_u32(&l, (uint32_t)ag_shape_rows(&w->shape));
-    ag_cl_arg_u32(&l, (uint32_t)channels);
-    ag_cl_arg_u32(&l, silu);
+    AG_CL_ARG_TENSORS(&l, y, x, w, state);
+    AG_CL_ARG_U32S(&l, n_rows, ag_shape_rows(&w->shape), channels, silu);
     return ag_cl_enqueue(&l, 1, (size_t[]){ag_cl_items(channels, WG)}, (size_t[]){WG});
 }
 
@@ -31,16 +25,9 @@ ag_status ag_cl_delta_rule(ag_backend *b, const ag_delta_call *call) {
     if (!n_rows) return AG_OK;
     ag_cl_launch l;
     AG_TRY(ag_cl_begin(&l, cl, file, "delta_rule", NULL));
-    const ag_tensor *const tensors[] = {call->out, call->state, call->qkv,    call->a,
-                                        call->b,   call->decay, call->dt_bias};
-    for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++)
-        ag_cl_arg_tensor(&l, tensors[i]);
-    ag_cl_arg_u32(&l, (uint32_t)n_rows);
-    ag_cl_arg_u32(&l, p->n_k_heads);
-    ag_cl_arg_u32(&l, p->n_v_heads);
-    ag_cl_arg_u32(&l, p->k_dim);
-    ag_cl_arg_u32(&l, p->v_dim);
-    ag_cl_arg_u32(&l, p->tiled);
+    AG_CL_ARG_TENSORS(&l, call->out, call->state, call->qkv, call->a, call->b, call->decay,
+                      call->dt_bias);
+    AG_CL_ARG_U32S(&l, n_rows, p->n_k_heads, p->n_v_heads, p->k_dim, p->v_dim, p->tiled);
     ag_cl_arg_f32(&l, p->eps);
     return ag_cl_enqueue(&l, 2, (size_t[]){ag_cl_items(p->v_dim, WG), p->n_v_heads},
                          (size_t[]){WG, 1});

@@ -52,8 +52,7 @@ static ag_status norm(ag_backend *b, ag_tensor *y, const ag_tensor *x, const ag_
     ag_cl_launch l;
     if (packs) AG_TRY(ag_cl_begin_pack(&l, ag_cl_of(b), "add_rms_norm_pack", y, ""));
     else AG_TRY(begin_rows(&l, b, add ? "add_rms_norm" : "rms_norm", cols));
-    ag_cl_arg_tensor(&l, y);
-    ag_cl_arg_tensor(&l, x);
+    AG_CL_ARG_TENSORS(&l, y, x);
     if (add) ag_cl_arg_tensor(&l, add);
     ag_cl_arg_tensor(&l, w);
     ag_cl_arg_u32(&l, (uint32_t)cols);
@@ -90,8 +89,7 @@ static ag_status with_pair(ag_backend *b, const char *kernel, ag_tensor *x, cons
     if (!n) return AG_OK;
     ag_cl_launch l;
     AG_TRY(ag_cl_begin(&l, ag_cl_of(b), file, kernel, wide ? "-DWIDTH=4" : NULL));
-    ag_cl_arg_tensor(&l, x);
-    ag_cl_arg_tensor(&l, y);
+    AG_CL_ARG_TENSORS(&l, x, y);
     ag_cl_arg_u64(&l, wide ? n / WIDTH : n);
     return each_element(&l, wide ? n / WIDTH : n);
 }
@@ -106,8 +104,7 @@ static ag_status gate(ag_backend *b, ag_tensor *a, const ag_tensor *x, bool gelu
     }
     ag_cl_launch l;
     AG_TRY(ag_cl_begin_pack(&l, ag_cl_of(b), "gate_pack", a, gelu ? " -DGELU=1" : ""));
-    ag_cl_arg_tensor(&l, a);
-    ag_cl_arg_tensor(&l, x);
+    AG_CL_ARG_TENSORS(&l, a, x);
     ag_cl_arg_u32(&l, (uint32_t)ag_shape_cols(&a->shape));
     return ag_cl_finish_pack(&l, a);
 }
@@ -133,8 +130,7 @@ ag_status ag_cl_add_bias(ag_backend *b, ag_tensor *x, const ag_tensor *bias) {
     if (!n) return AG_OK;
     ag_cl_launch l;
     AG_TRY(begin_launch(&l, b, "add_bias"));
-    ag_cl_arg_tensor(&l, x);
-    ag_cl_arg_tensor(&l, bias);
+    AG_CL_ARG_TENSORS(&l, x, bias);
     ag_cl_arg_u64(&l, n);
     ag_cl_arg_u32(&l, (uint32_t)ag_shape_cols(&x->shape));
     return each_element(&l, n);
@@ -169,14 +165,10 @@ static ag_status rotate(ag_backend *b, ag_tensor *x, ag_tensor *k, const uint32_
     if (!n || !pairs) return AG_OK;
     ag_cl_launch l;
     AG_TRY(begin_launch(&l, b, "rope"));
-    ag_cl_arg_tensor(&l, x);
-    ag_cl_arg_tensor(&l, k ? k : x);
+    AG_CL_ARG_TENSORS(&l, x, k ? k : x);
     ag_cl_arg_staged(&l, positions, n * sizeof *positions);
     ag_cl_arg_staged(&l, ag_tensor_f32(inv_freq), half * sizeof(float));
-    ag_cl_arg_u32(&l, (uint32_t)heads);
-    ag_cl_arg_u32(&l, (uint32_t)more);
-    ag_cl_arg_u32(&l, (uint32_t)half);
-    ag_cl_arg_u32(&l, (uint32_t)dim);
+    AG_CL_ARG_U32S(&l, heads, more, half, dim);
     ag_cl_arg_f32(&l, factor);
     return ag_cl_enqueue(&l, 2, (size_t[]){ag_cl_items(pairs, WG), n}, (size_t[]){WG, 1});
 }
