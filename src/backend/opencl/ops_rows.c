@@ -10,11 +10,6 @@
 static const char file[] = "rows.cl";
 enum { WG = 64 }; /* as in the file */
 
-static ag_status begin_launch(ag_cl_launch *l, ag_backend *b, const char *kernel) {
-    ag_cl_backend *cl = ag_cl_of(b);
-    return ag_cl_begin(l, cl, file, kernel, ag_cl_vendor_sums(&cl->vendor));
-}
-
 /* Work-items for a long row on GPUs, where few of them are bound by latency. */
 enum { LONG_WG = 256, LONG_ROW = 1024 };
 
@@ -22,7 +17,7 @@ static size_t row_group(const ag_cl_backend *cl, size_t cols) {
     return cl->is_gpu && cols >= LONG_ROW && cl->device.max_group >= LONG_WG ? LONG_WG : WG;
 }
 
-/* Begins a launch with a work-group for each row. */
+/* Begins a launch with a work-group for each row, or (cols 0) a work-item for each element. */
 static ag_status begin_rows(ag_cl_launch *l, ag_backend *b, const char *kernel, size_t cols) {
     ag_cl_backend *cl = ag_cl_of(b);
     char options[96];
@@ -88,7 +83,8 @@ static ag_status with_pair(ag_backend *b, const char *kernel, ag_tensor *x, cons
         cl->is_gpu && n % WIDTH == 0 && x->offset % ALIGN == 0 && y->offset % ALIGN == 0;
     if (!n) return AG_OK;
     ag_cl_launch l;
-    AG_TRY(ag_cl_begin(&l, ag_cl_of(b), file, kernel, wide ? "-DWIDTH=4" : NULL));
+    if (wide) AG_TRY(ag_cl_begin(&l, ag_cl_of(b), file, kernel, "-DWIDTH=4"));
+    else AG_TRY(begin_rows(&l, b, kernel, 0));
     AG_CL_ARG_TENSORS(&l, x, y);
     ag_cl_arg_u64(&l, wide ? n / WIDTH : n);
     return each_element(&l, wide ? n / WIDTH : n);
@@ -129,7 +125,7 @@ ag_status ag_cl_add_bias(ag_backend *b, ag_tensor *x, const ag_tensor *bias) {
     const size_t n = ag_shape_numel(&x->shape);
     if (!n) return AG_OK;
     ag_cl_launch l;
-    AG_TRY(begin_launch(&l, b, "add_bias"));
+    AG_TRY(begin_rows(&l, b, "add_bias", 0));
     AG_CL_ARG_TENSORS(&l, x, bias);
     ag_cl_arg_u64(&l, n);
     ag_cl_arg_u32(&l, (uint32_t)ag_shape_cols(&x->shape));
@@ -141,7 +137,7 @@ static ag_status with_number(ag_backend *b, const char *kernel, ag_tensor *x, fl
     const size_t n = ag_shape_numel(&x->shape);
     if (!n) return AG_OK;
     ag_cl_launch l;
-    AG_TRY(begin_launch(&l, b, kernel));
+    AG_TRY(begin_rows(&l, b, kernel, 0));
     ag_cl_arg_tensor(&l, x);
     ag_cl_arg_u64(&l, n);
     ag_cl_arg_f32(&l, v);
@@ -164,7 +160,7 @@ static ag_status rotate(ag_backend *b, ag_tensor *x, ag_tensor *k, const uint32_
     const size_t n = x->shape.dim[0], pairs = (heads + more) * half;
     if (!n || !pairs) return AG_OK;
     ag_cl_launch l;
-    AG_TRY(begin_launch(&l, b, "rope"));
+    AG_TRY(begin_rows(&l, b, "rope", 0));
     AG_CL_ARG_TENSORS(&l, x, k ? k : x);
     ag_cl_arg_staged(&l, positions, n * sizeof *positions);
     ag_cl_arg_staged(&l, ag_tensor_f32(inv_freq), half * sizeof(float));
@@ -187,7 +183,7 @@ ag_status ag_cl_hadamard(ag_backend *b, ag_tensor *x) {
     const size_t n = ag_shape_numel(&x->shape), piece = ag_hadamard_piece(ag_shape_cols(&x->shape));
     if (!n) return AG_OK;
     ag_cl_launch l;
-    AG_TRY(begin_launch(&l, b, "hadamard"));
+    AG_TRY(begin_rows(&l, b, "hadamard", 0));
     ag_cl_arg_tensor(&l, x);
     ag_cl_arg_u64(&l, n);
     ag_cl_arg_u32(&l, (uint32_t)piece);
