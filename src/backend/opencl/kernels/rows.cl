@@ -85,18 +85,16 @@ WG_KERNEL scale(ARRAY(x), ulong n, float v) {
 WG_KERNEL silu_mul(ARRAY(a), CONST_ARRAY(b), ulong n) {
     const size_t i = get_global_id(0);
     if (i >= n) return;
-    __global values *p = VALUES(a) + i;
-    const values v = *p;
-    *p = v / (1.0f + exp(-v)) * CONST_VALUES(b)[i];
+    const values v = VALUES(a)[i];
+    VALUES(a)[i] = v / (1.0f + exp(-v)) * CONST_VALUES(b)[i];
 }
 
 /* a = gelu(a) * b in its tanh form. Work-items as in add_assign(). */
 WG_KERNEL gelu_mul(ARRAY(a), CONST_ARRAY(b), ulong n) {
     const size_t i = get_global_id(0);
     if (i >= n) return;
-    __global values *p = VALUES(a) + i;
-    const values v = *p, u = 0.79788456f * (v + 0.044715f * v * v * v);
-    *p = v / (1.0f + exp(-2.0f * u)) * CONST_VALUES(b)[i];
+    const values v = VALUES(a)[i], u = 0.79788456f * (v + 0.044715f * v * v * v);
+    VALUES(a)[i] = v / (1.0f + exp(-2.0f * u)) * CONST_VALUES(b)[i];
 }
 
 /* a *= b. Work-items as in add_assign(). */
@@ -108,9 +106,7 @@ WG_KERNEL multiply(ARRAY(a), CONST_ARRAY(b), ulong n) {
 /* a = sigmoid(a) * b. Work-items as in add_assign(). */
 WG_KERNEL sigmoid_mul(ARRAY(a), CONST_ARRAY(b), ulong n) {
     const size_t i = get_global_id(0);
-    if (i >= n) return;
-    __global values *p = VALUES(a) + i;
-    *p = CONST_VALUES(b)[i] / (1.0f + exp(-*p));
+    if (i < n) VALUES(a)[i] = CONST_VALUES(b)[i] / (1.0f + exp(-VALUES(a)[i]));
 }
 
 /* x = cap * tanh(x / cap). A work-item for each element. */
