@@ -110,6 +110,7 @@ const char *ag_cl_error_name(cl_int code) {
 }
 
 ag_status ag_cl_status(cl_int code) {
-    bool memory = code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_HOST_MEMORY;
-    return memory ? AG_NOMEM : AG_DEVICE;
+    const bool is_memory = code == CL_MEM_OBJECT_ALLOCATION_FAILURE ||
+                           code == CL_OUT_OF_HOST_MEMORY || code == CL_INVALID_BUFFER_SIZE;
+    return is_memory ? AG_NOMEM : AG_DEVICE;
 }

@@ -60,7 +60,7 @@ void ag_cl_api_close(ag_cl_api *api);
 
 /* Returns the name of a code, "an unknown code" for codes of extensions. Never NULL. */
 const char *ag_cl_error_name(cl_int code);
-/* Returns AG_NOMEM for codes of memory that is exhausted, else AG_DEVICE. */
+/* Returns AG_NOMEM for codes of memory that is exhausted or too much, else AG_DEVICE. */
 ag_status ag_cl_status(cl_int code);
 
 #endif

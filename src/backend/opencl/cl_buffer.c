@@ -112,23 +112,19 @@ ag_status ag_cl_buffer_create(ag_cl_memory *m, size_t bytes, ag_buffer **out, ag
     if (!b) return AG_FAIL(err, NOMEM, "device buffer");
     cl_mem_flags flags = CL_MEM_READ_WRITE | (cl->zero_copy ? CL_MEM_ALLOC_HOST_PTR : 0);
     cl_int code;
-    ag_status st = AG_OK;
     b->memory = m;
     b->mem = cl->api.clCreateBuffer(cl->context, flags, padded, NULL, &code);
-    if (code != CL_SUCCESS) {
-        st = ag_cl_fail(cl, err, code, "a buffer of %zu bytes, the largest may have %llu", bytes,
-                        (unsigned long long)cl->device.max_alloc);
-        if (code == CL_INVALID_BUFFER_SIZE) st = AG_NOMEM;
-    } else {
-        cl->n_writes++; /* the buffer may have the address of an earlier one */
-        st = ag_cl_clear(cl, b->mem, 0, padded, err);
-        if (st != AG_OK) ag_cl_release_mem(cl, b->mem);
-    }
+    ag_status st =
+        code == CL_SUCCESS
+            ? ag_cl_clear(cl, b->mem, 0, padded, err)
+            : ag_cl_fail(cl, err, code, "a buffer of %zu bytes, the largest may have %llu", bytes,
+                         (unsigned long long)cl->device.max_alloc);
     if (st != AG_OK) {
-        if (err) err->status = st;
+        if (code == CL_SUCCESS) ag_cl_release_mem(cl, b->mem);
         ag_free(b);
         return st;
     }
+    cl->n_writes++; /* the buffer may have the address of an earlier one */
     ag_buffer_init(&b->base, cl->zero_copy ? &shared_ops : &device_ops, bytes);
     *out = &b->base;
     return AG_OK;
