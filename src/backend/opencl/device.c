@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PLATFORMS_MAX = 16, EXTENSIONS_MAX = 1 << 14 };
+enum { PLATFORMS_MAX = 16, TEXT_MAX = 1 << 14 };
 
 /* Queries a property. *out stays unchanged (zero) if the driver does not support it. */
 static void get(const ag_cl_api *api, cl_device_id id, cl_device_info what, void *out, size_t n) {
@@ -17,7 +17,7 @@ static void get(const ag_cl_api *api, cl_device_id id, cl_device_info what, void
 
 static void get_text(const ag_cl_api *api, cl_device_id id, cl_device_info what, char *out,
                      size_t cap) {
-    char text[1024];
+    char text[TEXT_MAX];
     size_t n = 0;
     if (api->clGetDeviceInfo(id, what, sizeof text, text, &n) != CL_SUCCESS || n > sizeof text) {
         n = 0;
@@ -68,16 +68,8 @@ void ag_cl_extension_names(unsigned wanted, char *out, size_t cap) {
     }
 }
 
-static void get_extensions(const ag_cl_api *api, ag_cl_device *d) {
-    char text[EXTENSIONS_MAX];
-    size_t n = 0;
-    cl_int code = api->clGetDeviceInfo(d->id, CL_DEVICE_EXTENSIONS, sizeof text - 1, text, &n);
-    if (code != CL_SUCCESS || n >= sizeof text) return;
-    text[n] = '\0';
-    d->extensions = ag_cl_extensions_in(text);
-}
-
 static void query_device(const ag_cl_api *api, ag_cl_device *d) {
+    char extensions_of[TEXT_MAX];
     get_text(api, d->id, CL_DEVICE_NAME, d->name, sizeof d->name);
     get_text(api, d->id, CL_DEVICE_VENDOR, d->vendor, sizeof d->vendor);
     get_text(api, d->id, CL_DRIVER_VERSION, d->driver, sizeof d->driver);
@@ -92,7 +84,8 @@ static void query_device(const ag_cl_api *api, ag_cl_device *d) {
     get(api, d->id, CL_DEVICE_LOCAL_MEM_SIZE, &d->local_bytes, sizeof d->local_bytes);
     get(api, d->id, CL_DEVICE_GLOBAL_MEM_SIZE, &d->global_bytes, sizeof d->global_bytes);
     get(api, d->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, &d->max_alloc, sizeof d->max_alloc);
-    get_extensions(api, d);
+    get_text(api, d->id, CL_DEVICE_EXTENSIONS, extensions_of, sizeof extensions_of);
+    d->extensions = ag_cl_extensions_in(extensions_of);
     enum { MAX_NUM_SUB_GROUPS = 0x105c }; /* OpenCL 3.0 lists sub-groups as a feature only */
     cl_uint n_sub_groups = 0;
     get(api, d->id, MAX_NUM_SUB_GROUPS, &n_sub_groups, sizeof n_sub_groups);
