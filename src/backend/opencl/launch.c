@@ -58,16 +58,12 @@ static void refuse(ag_cl_launch *l, cl_int code) {
 
 void ag_cl_arg_buffer(ag_cl_launch *l, ag_buffer *buf) {
     ag_cl_buffer *b = buf ? ag_cl_buffer_of(l->cl, buf) : NULL;
-    if (!buf) {
-        ag_cl_arg_mem(l, NULL);
-        return;
-    }
-    if (!b) {
+    if (buf && !b) {
         refuse(l, CL_INVALID_MEM_OBJECT);
         return;
     }
-    if (b->mapped) ag_buffer_unmap(buf);
-    ag_cl_arg_mem(l, b->mem);
+    if (b && b->mapped) ag_buffer_unmap(buf);
+    ag_cl_arg_mem(l, b ? b->mem : NULL);
 }
 
 /* Sets a null pointer and an address. */
@@ -128,7 +124,6 @@ void ag_cl_arg_staged(ag_cl_launch *l, const void *data, size_t n) {
 /* ---- launching ---- */
 
 static const char *format_sizes(char out[64], cl_uint dims, const size_t *sizes) {
-    if (!sizes) return "any";
     int n = 0;
     for (cl_uint i = 0; i < dims && n < 64; i++) {
         n += snprintf(out + n, 64 - (size_t)n, "%s%zu", i ? "x" : "", sizes[i]);

@@ -90,7 +90,7 @@ ag_status ag_cl_times_add(ag_cl_backend *cl, const char *name, cl_uint dims, con
     ag_cl_times *t = cl->times;
     ag_launch_info kind;
     snprintf(kind.name, sizeof kind.name, "%s", name);
-    if (local) append_grid(kind.name, sizeof kind.name, dims, global, local);
+    append_grid(kind.name, sizeof kind.name, dims, global, local);
     t->pending[t->n_pending].event = event;
     t->pending[t->n_pending++].kind = find_kind(t, kind.name);
     return t->n_pending == MAX_PENDING ? collect(cl) : AG_OK;

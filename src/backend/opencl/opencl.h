@@ -205,8 +205,8 @@ void ag_cl_arg_u32s(ag_cl_launch *l, const size_t v[], size_t n);
 /* Stages n bytes of host memory now and sets the same two arguments to the copy. */
 void ag_cl_arg_staged(ag_cl_launch *l, const void *data, size_t n);
 
-/* Enqueues the launch. global and local have `dims` sizes; global are multiples of local; local
- * NULL: the driver chooses. Errors name kernel, sizes, device and code. */
+/* Enqueues the launch. global and local have `dims` sizes; global are multiples of local.
+ * Errors name kernel, sizes, device and code. */
 ag_status ag_cl_enqueue(ag_cl_launch *l, cl_uint dims, const size_t *global, const size_t *local);
 
 /* ---- times of launches (launch_times.c) ---- */
