@@ -28,8 +28,8 @@ static ag_status choose_sizes(work *w) {
     return ag_cl_need_scratch(w->cl, w->sums_at + heads * sum, &w->scratch);
 }
 
-/* Enqueues a kernel over keys with `items` work-items for each block. */
-static ag_status enqueue_over_keys(const work *w, const char *kernel, size_t items) {
+/* Enqueues a kernel with `items` work-items for each KV head. */
+static ag_status enqueue(const work *w, const char *kernel, size_t items) {
     const ag_kv_view *kv = w->kv;
     ag_cl_launch l;
     AG_TRY(ag_cl_begin(&l, w->cl, file, kernel, NULL));
@@ -39,15 +39,7 @@ static ag_status enqueue_over_keys(const work *w, const char *kernel, size_t ite
     ag_cl_arg_view(&l, kv, w->n_blocks);
     ag_cl_arg_staged(&l, kv->n_slots, kv->n_kv_heads * sizeof *kv->n_slots);
     AG_CL_ARG_U32S(&l, kv->k_type, kv->head_dim);
-    return ag_cl_enqueue(&l, 2, (size_t[]){w->n_blocks * items, kv->n_kv_heads}, (size_t[]){WG, 1});
-}
-
-static ag_status find_means(const work *w) {
-    ag_cl_launch l;
-    AG_TRY(ag_cl_begin(&l, w->cl, file, "key_mean", NULL));
-    ag_cl_arg_part(&l, w->scratch, w->sums_at);
-    AG_CL_ARG_U32S(&l, w->n_blocks, w->width);
-    return ag_cl_enqueue(&l, 1, (size_t[]){w->kv->n_kv_heads * (size_t)WG}, (size_t[]){WG});
+    return ag_cl_enqueue(&l, 2, (size_t[]){items, kv->n_kv_heads}, (size_t[]){WG, 1});
 }
 
 /* Reads all scores at once and spreads the rows to `stride`, starting with the last one. */
@@ -63,8 +55,8 @@ ag_status ag_cl_key_scores(ag_backend *b, const ag_kv_view *kv, float *scores, s
     work w = {.cl = ag_cl_of(b), .kv = kv};
     AG_TRY(choose_sizes(&w));
     if (!w.n_slots) return AG_OK;
-    AG_TRY(enqueue_over_keys(&w, "key_lengths", WG));
-    AG_TRY(find_means(&w));
-    AG_TRY(enqueue_over_keys(&w, "key_cosines", AG_KV_BLOCK));
+    AG_TRY(enqueue(&w, "key_lengths", (size_t)w.n_blocks * WG));
+    AG_TRY(enqueue(&w, "key_mean", WG));
+    AG_TRY(enqueue(&w, "key_cosines", (size_t)w.n_blocks * AG_KV_BLOCK));
     return read_scores(&w, scores, stride);
 }

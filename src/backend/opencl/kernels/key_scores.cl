@@ -5,13 +5,14 @@
 #include "kv_table.cl"
 #include "reduce.cl"
 
-#define CACHE_PARAMS KV_TABLE_PARAMS, CONST_ARRAY(lengths), uint type, uint dim
+/* scores [heads][n_slots]; sums [heads][n_blocks][width]; lengths [heads] slots in use. */
+#define KEY_PARAMS                                                                        \
+    ARRAY(scores), ARRAY(sums), uint n_slots, uint n_blocks, uint width, KV_TABLE_PARAMS, \
+        CONST_ARRAY(lengths), uint type, uint dim
 
-/* scores[head][n_slots] = 1 / length of each key, 0 for 0.
- * sums[head][n_blocks][width] = sum of a block's keys, each divided by its length.
- * A work-group for each block: dimension 0 is blocks, 1 KV heads. */
-WG_KERNEL key_lengths(ARRAY(scores), ARRAY(sums), uint n_slots, uint n_blocks, uint width,
-                      CACHE_PARAMS) {
+/* scores = 1 / length of each key, 0 for 0; sums = sum of a block's keys, each divided by its
+ * length. A work-group for each block: dimension 0 is blocks, 1 KV heads. */
+WG_KERNEL key_lengths(KEY_PARAMS) {
     __local float inverse[KV_BLOCK];
     const uint lid = get_local_id(0), block = get_group_id(0);
     const uint head = get_group_id(1);
@@ -39,26 +40,25 @@ WG_KERNEL key_lengths(ARRAY(scores), ARRAY(sums), uint n_slots, uint n_blocks, u
     }
 }
 
-/* Replaces the first of a head's sums by the normalised total. A work-group for each KV head. */
-WG_KERNEL key_mean(ARRAY(sums_of), uint n_blocks, uint width) {
+/* Replaces the first of a head's sums by the normalised total. Dimension 1 is KV heads. */
+WG_KERNEL key_mean(KEY_PARAMS) {
     __local float shared[WG];
     const uint lid = get_local_id(0);
-    __global float *sums = FLOATS(sums_of) + (ulong)get_group_id(0) * n_blocks * width;
+    __global float *of_head = FLOATS(sums) + (ulong)get_group_id(1) * n_blocks * width;
     float squares = 0;
     for (uint c = lid; c < width; c += WG) {
         float sum = 0;
-        for (uint b = 0; b < n_blocks; b++) sum += sums[(ulong)b * width + c];
-        sums[c] = sum;
+        for (uint b = 0; b < n_blocks; b++) sum += of_head[(ulong)b * width + c];
+        of_head[c] = sum;
         squares = fma(sum, sum, squares);
     }
     const float length = sqrt(group_sum(squares, shared));
-    for (uint c = lid; c < width; c += WG) sums[c] *= length > 0 ? 1.0f / length : 0.0f;
+    for (uint c = lid; c < width; c += WG) of_head[c] *= length > 0 ? 1.0f / length : 0.0f;
 }
 
 /* Replaces inverse lengths by scores. A work-item for each slot: dimension 0 is slots, 1 KV heads.
  */
-WG_KERNEL key_cosines(ARRAY(scores), CONST_ARRAY(sums), uint n_slots, uint n_blocks, uint width,
-                      CACHE_PARAMS) {
+WG_KERNEL key_cosines(KEY_PARAMS) {
     const uint slot = get_global_id(0);
     const uint head = get_group_id(1);
     if (slot >= CONST_UINTS(lengths)[head]) return;
