@@ -61,6 +61,9 @@ ag_status ag_cl_upload_rows(ag_backend *b, ag_tensor *dst, ag_dtype src_type, co
 ag_status ag_cl_cast(ag_backend *b, ag_tensor *dst, const ag_tensor *src);
 
 /* ops_matmul.c */
+enum { AG_CL_WEIGHTS = 3 }; /* maximum number of weights that kernels multiply with the same x */
+/* Sets WEIGHT_PARAMS of AG_CL_WEIGHTS prepared weights and their products, of which there are n. */
+void ag_cl_arg_weights(ag_cl_launch *l, ag_tensor *const y[], const ag_tensor *const w[], size_t n);
 ag_status ag_cl_matmul(ag_backend *b, ag_tensor *y, const ag_tensor *a, const ag_tensor *x);
 ag_status ag_cl_matmul_transposed(ag_backend *b, ag_tensor *y, const ag_tensor *x,
                                   const ag_tensor *w);

@@ -6,8 +6,7 @@
 #include <stdio.h>
 
 enum { WG = 64 }; /* as in matmul_any.cl */
-/* Equal to the constants of matvec.cl. */
-enum { BLOCK = 32, MATVEC_WEIGHTS = 3 };
+enum { BLOCK = 32 };
 /* Work-groups of matvec for each compute unit. */
 enum { GROUPS_EACH = 16 };
 /* Maximum rows of x for matvec.cl, without tensor cores. */
@@ -61,6 +60,15 @@ static void arg_weight(ag_cl_launch *l, const ag_tensor *w) {
              : 0);
 }
 
+void ag_cl_arg_weights(ag_cl_launch *l, ag_tensor *const y[], const ag_tensor *const w[],
+                       size_t n) {
+    for (size_t i = 0; i < AG_CL_WEIGHTS; i++) {
+        ag_cl_arg_tensor(l, i < n ? y[i] : NULL);
+        arg_weight(l, i < n ? w[i] : NULL);
+        ag_cl_arg_u32(l, i < n ? (uint32_t)ag_shape_rows(&w[i]->shape) : 0);
+    }
+}
+
 /* ---- few rows of x ---- */
 
 /* Options of matvec.cl: teams of a work-group, rows of a team, lanes. */
@@ -95,7 +103,7 @@ static size_t matvec_groups(const ag_cl_backend *cl, const ag_tensor *const w[],
     return rounds && groups > most ? most : groups;
 }
 
-/* Launches a product with up to MATVEC_WEIGHTS weights of one type, none of them empty. */
+/* Launches a product with up to AG_CL_WEIGHTS weights of one type, none of them empty. */
 static ag_status launch_matvec(ag_cl_backend *cl, ag_tensor *const y[], const ag_tensor *x,
                                const ag_tensor *const w[], size_t n) {
     const size_t k = ag_shape_cols(&x->shape), m = ag_shape_rows(&x->shape);
@@ -116,11 +124,7 @@ static ag_status launch_matvec(ag_cl_backend *cl, ag_tensor *const y[], const ag
         ag_cl_arg_local(&l, x_rows * k);
         ag_cl_arg_local(&l, x_rows * (k / BLOCK) * 2 * sizeof(float));
     }
-    for (size_t i = 0; i < MATVEC_WEIGHTS; i++) {
-        ag_cl_arg_tensor(&l, i < n ? y[i] : NULL);
-        arg_weight(&l, i < n ? w[i] : NULL);
-        ag_cl_arg_u32(&l, i < n ? (uint32_t)ag_shape_rows(&w[i]->shape) : 0);
-    }
+    ag_cl_arg_weights(&l, y, w, n);
     const size_t groups = matvec_groups(cl, w, n, rounds), items = group_items(shape);
     return ag_cl_enqueue(&l, 2, (size_t[]){groups * items, (m + x_rows - 1) / x_rows},
                          (size_t[]){items, 1});
@@ -164,7 +168,7 @@ ag_status ag_cl_matmul_group(ag_backend *b, ag_tensor *const y[], const ag_tenso
                              const ag_tensor *const w[], size_t n) {
     ag_cl_backend *cl = ag_cl_of(b);
     bool all_mma = ag_shape_rows(&x->shape) != 0;
-    bool has_one_type = all_mma && n <= MATVEC_WEIGHTS;
+    bool has_one_type = all_mma && n <= AG_CL_WEIGHTS;
     for (size_t i = 0; i < n; i++) {
         const bool is_prepared = w[i]->layout == AG_CL_LAYOUT_PREPARED;
         has_one_type = has_one_type && is_prepared && w[i]->dtype == w[0]->dtype;

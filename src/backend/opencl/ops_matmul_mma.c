@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 /* Equal to the constants of matmul_mma.cl. */
-enum { STEP = 64, TILE_N = 128, MAX_WEIGHTS = 3 };
+enum { STEP = 64, TILE_N = 128 };
 enum { MAX_TILE_M = 128, MIN_TILE_M = 16, MIN_STAGES = 2, MAX_STAGES = 4, MANY_STAGES = 3 };
 enum { MAX_TEAMS = 4, MAX_RUN = 4, MAX_SPLITS = 16, MIN_SPLIT_STEPS = 4 };
 
@@ -107,12 +107,6 @@ static size_t parts_bytes(const tiling *t) {
     return t->n_splits > 1 ? tiles * t->tile_m * TILE_N * sizeof(float) : 0;
 }
 
-static void write_options(char *out, size_t cap, ag_dtype type, const tiling *t) {
-    snprintf(out, cap,
-             "-DWTYPE=WEIGHT_%s -DTILE_M=%zu -DSTAGES=%zu -DSTEPS=%zu -DRUN=%zu -DTEAMS=%zu",
-             ag_dtype_name(type), t->tile_m, t->stages, t->steps, t->run, t->teams);
-}
-
 static tiling tiling_for(const ag_cl_backend *cl, const ag_tensor *x, const ag_tensor *const w[],
                          size_t n) {
     tiling t = {.m = ag_shape_rows(&x->shape), .k = ag_shape_cols(&x->shape)};
@@ -126,23 +120,19 @@ static tiling tiling_for(const ag_cl_backend *cl, const ag_tensor *x, const ag_t
     return t;
 }
 
-/* Multiplies the packed rows with up to MAX_WEIGHTS weights of one type. */
+/* Multiplies the packed rows with up to AG_CL_WEIGHTS weights of one type. */
 static ag_status multiply(ag_cl_backend *cl, cl_mem scratch, const tiling *t, ag_tensor *const y[],
                           const ag_tensor *const w[], size_t n) {
     char options[128];
-    write_options(options, sizeof options, w[0]->dtype, t);
+    snprintf(options, sizeof options,
+             "-DWTYPE=WEIGHT_%s -DTILE_M=%zu -DSTAGES=%zu -DSTEPS=%zu -DRUN=%zu -DTEAMS=%zu",
+             ag_dtype_name(w[0]->dtype), t->tile_m, t->stages, t->steps, t->run, t->teams);
     const size_t group = TILE_N * t->teams;
     ag_cl_launch l;
     AG_TRY(ag_cl_begin(&l, cl, "matmul_mma.cl", "matmul_mma", options));
     ag_cl_arg_mem(&l, cl->packed.mem);
     ag_cl_arg_u64(&l, cl->packed.factors_at);
-    for (size_t i = 0; i < MAX_WEIGHTS; i++) {
-        const size_t rows = i < n ? ag_shape_rows(&w[i]->shape) : 0;
-        ag_cl_arg_tensor(&l, i < n ? y[i] : NULL);
-        ag_cl_arg_buffer(&l, i < n ? w[i]->buffer : NULL);
-        ag_cl_arg_u64(&l, i < n ? ag_cl_prepared_scales(w[i]->dtype, rows, t->k) : 0);
-        ag_cl_arg_u32(&l, (uint32_t)rows);
-    }
+    ag_cl_arg_weights(&l, y, w, n);
     AG_CL_ARG_U32S(&l, t->m, t->k, t->n_splits);
     ag_cl_arg_mem(&l, scratch);
     ag_cl_arg_mem(&l, cl->tile_counts.mem);
@@ -153,7 +143,7 @@ static ag_status multiply(ag_cl_backend *cl, cl_mem scratch, const tiling *t, ag
 /* Returns the number of weights at the start of w that have one type. */
 static size_t equal_types(const ag_tensor *const w[], size_t n) {
     size_t i = 1;
-    while (i < n && i < MAX_WEIGHTS && w[i]->dtype == w[0]->dtype) i++;
+    while (i < n && i < AG_CL_WEIGHTS && w[i]->dtype == w[0]->dtype) i++;
     return i;
 }
 
