@@ -176,7 +176,7 @@ static void bytes_are_independent_of_the_number_of_threads(void **state) {
     const ag_dtype types[] = {AG_Q4_0, AG_Q4_1,   AG_Q8_0,  AG_Q5_0, AG_Q5_1, AG_Q4_K, AG_Q5_K,
                               AG_Q6_K, AG_IQ4_NL, AG_MXFP4, AG_F16,  AG_Q2_K, AG_Q3_K};
     for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
-        const size_t k = cols_of(types[t]), n = ag_cl_prepared_bytes(types[t], ROWS, k);
+        const size_t k = cols_of(types[t]), n = ag_cl_prepared_bytes(NULL, types[t], ROWS, k);
         const size_t in_file = ROWS * ag_dtype_row_bytes(types[t], k), most = in_file / 100 * 104;
         ag_tensor src;
         if (ag_dtype_is_quantized(types[t])) assert_in_range(n, in_file, most);

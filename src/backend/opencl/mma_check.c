@@ -72,7 +72,7 @@ static ag_status multiply(ag_cl_backend *cl, ag_buffer *rows, ag_buffer *weight,
 static ag_status check(ag_cl_backend *cl, unsigned char *host, ag_buffer **rows,
                        ag_buffer **weight) {
     ag_error *err = &cl->base.err;
-    const size_t n = ag_cl_prepared_bytes(AG_Q4_0, N, K);
+    const size_t n = ag_cl_prepared_bytes(&cl->base, AG_Q4_0, N, K);
     ag_memory *memory = ag_backend_memory(&cl->base);
     AG_TRY(ag_memory_alloc(memory, X_BYTES + Y_BYTES, AG_USAGE_SCRATCH, rows, err));
     AG_TRY(ag_memory_alloc(memory, n, AG_USAGE_WEIGHTS, weight, err));

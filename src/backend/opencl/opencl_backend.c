@@ -39,11 +39,6 @@ static ag_status cl_sync(ag_backend *b) {
     return ag_cl_finish(cl, &b->err);
 }
 
-static size_t cl_prepared_bytes(const ag_backend *b, ag_dtype type, size_t rows, size_t cols) {
-    (void)b;
-    return ag_cl_prepared_bytes(type, rows, cols);
-}
-
 static const ag_backend_ops opencl_ops = {
     .name = "opencl",
     .destroy = cl_destroy,
@@ -63,7 +58,7 @@ static const ag_backend_ops opencl_ops = {
     .copy_bytes = ag_cl_copy_bytes,
     .matmul_group = ag_cl_matmul_group,
     .prepare_weight = ag_cl_prepare_weight,
-    .prepared_bytes = cl_prepared_bytes,
+    .prepared_bytes = ag_cl_prepared_bytes,
     .add_rms_norm = ag_cl_add_rms_norm,
     .add_bias = ag_cl_add_bias,
     .gelu_mul = ag_cl_gelu_mul,

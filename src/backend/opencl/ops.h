@@ -105,7 +105,7 @@ void ag_cl_loading_close(ag_cl_backend *cl);
 /* Return the offset of the scales of a prepared weight [n,k], and its total bytes; 0 if that
  * overflows. */
 size_t ag_cl_prepared_scales(ag_dtype dtype, size_t n, size_t k);
-size_t ag_cl_prepared_bytes(ag_dtype dtype, size_t n, size_t k);
+size_t ag_cl_prepared_bytes(const ag_backend *b, ag_dtype dtype, size_t n, size_t k);
 
 /* ops_kv_write.c */
 ag_status ag_cl_kv_write(ag_backend *b, const ag_attention_seq *seqs, size_t n_seqs,

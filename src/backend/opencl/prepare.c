@@ -27,7 +27,8 @@ size_t ag_cl_prepared_scales(ag_dtype dtype, size_t n, size_t k) {
     return (n * planes_bytes(dtype, 0, AG_CL_FACTORS, k) + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-size_t ag_cl_prepared_bytes(ag_dtype dtype, size_t n, size_t k) {
+size_t ag_cl_prepared_bytes(const ag_backend *b, ag_dtype dtype, size_t n, size_t k) {
+    (void)b;
     const size_t plain = ag_dtype_row_bytes(dtype, k);
     if (!ag_cl_has_layout(dtype)) return plain && n <= SIZE_MAX / plain ? n * plain : 0;
     const size_t row = planes_bytes(dtype, 0, AG_CL_PLANES, k);
@@ -90,12 +91,6 @@ void ag_cl_loading_close(ag_cl_backend *cl) {
 
 /* ---- chunks of rows ---- */
 
-/* A chunk of rows in pinned memory, in the device's layout. */
-typedef struct chunk {
-    size_t row0, rows;
-    unsigned char *planes[AG_CL_PLANES];
-} chunk;
-
 typedef struct preparing {
     ag_cl_backend *cl;
     const ag_tensor *src;
@@ -104,7 +99,10 @@ typedef struct preparing {
     size_t n, k;                    /* rows, columns */
     size_t row_bytes[AG_CL_PLANES]; /* bytes of a row in each plane */
     size_t chunk_rows;
-    chunk chunk;
+    struct {
+        size_t row0, rows;
+        unsigned char *planes[AG_CL_PLANES];
+    } chunk;               /* rows in pinned memory, in the device's layout */
     atomic_size_t bad_row; /* lowest row that could not be converted; SIZE_MAX: none */
 } preparing;
 
@@ -119,15 +117,14 @@ static ag_status reserve_memory(preparing *p) {
 
 /* Begins a chunk in pinned memory. */
 static ag_status begin_chunk(preparing *p, size_t row0) {
-    chunk *c = &p->chunk;
     const size_t row = planes_bytes(p->want, 0, AG_CL_PLANES, p->k);
     unsigned char *at;
-    c->row0 = row0;
-    c->rows = p->n - row0 < p->chunk_rows ? p->n - row0 : p->chunk_rows;
-    AG_TRY(ag_cl_stage_reserve(p->cl, c->rows * row, &at, &p->cl->base.err));
+    p->chunk.row0 = row0;
+    p->chunk.rows = p->n - row0 < p->chunk_rows ? p->n - row0 : p->chunk_rows;
+    AG_TRY(ag_cl_stage_reserve(p->cl, p->chunk.rows * row, &at, &p->cl->base.err));
     for (unsigned i = 0; i < AG_CL_PLANES; i++) {
-        c->planes[i] = at;
-        at += c->rows * p->row_bytes[i];
+        p->chunk.planes[i] = at;
+        at += p->chunk.rows * p->row_bytes[i];
     }
     return AG_OK;
 }
@@ -190,14 +187,13 @@ static ag_status convert_chunk(preparing *p) {
 }
 
 static ag_status upload(const preparing *p, cl_mem to) {
-    const chunk *c = &p->chunk;
     size_t at = 0;
     for (unsigned i = 0; i < AG_CL_PLANES; i++) {
         const size_t row = p->row_bytes[i];
         if (i == AG_CL_FACTORS) at = ag_cl_prepared_scales(p->want, p->n, p->k);
         if (row) {
-            AG_TRY(ag_cl_stage_send(p->cl, to, at + c->row0 * row, c->planes[i], c->rows * row,
-                                    &p->cl->base.err));
+            AG_TRY(ag_cl_stage_send(p->cl, to, at + p->chunk.row0 * row, p->chunk.planes[i],
+                                    p->chunk.rows * row, &p->cl->base.err));
         }
         at += p->n * row;
     }
@@ -236,7 +232,7 @@ ag_status ag_cl_prepare_weight(ag_backend *b, ag_tensor *w, ag_buffer **owner, c
     for (unsigned i = 0; i < AG_CL_PLANES; i++) {
         p.row_bytes[i] = ag_cl_plane_bytes(want, i, p.k);
     }
-    const size_t bytes = ag_cl_prepared_bytes(want, p.n, p.k);
+    const size_t bytes = ag_cl_prepared_bytes(b, want, p.n, p.k);
     if (!bytes || p.n > UINT32_MAX || p.k > UINT32_MAX / 2) {
         return AG_FAIL(
             &b->err, SHAPE,
