@@ -202,8 +202,9 @@ void ag_cl_arg_rows(ag_cl_launch *l, const ag_cl_kv_rows *rows) {
     ag_cl_arg_u32(l, rows->n_blocks);
 }
 
-void ag_cl_arg_view(ag_cl_launch *l, const ag_kv_view *kv, uint32_t n_blocks) {
+void ag_cl_arg_view(ag_cl_launch *l, const ag_kv_view *kv, const void *key, uint32_t n_blocks) {
     const ag_cl_kv_rows rows = {.blocks = kv->blocks,
+                                .key = key,
                                 .n_rows = kv->n_kv_heads,
                                 .per_row = kv->blocks_per_head,
                                 .n_blocks = n_blocks};

@@ -124,8 +124,8 @@ typedef struct ag_cl_kv_rows {
 } ag_cl_kv_rows;
 /* Sets KV_TABLE_PARAMS. */
 void ag_cl_arg_rows(ag_cl_launch *l, const ag_cl_kv_rows *rows);
-/* Sets KV_TABLE_PARAMS for a layer, with a row for each KV head. */
-void ag_cl_arg_view(ag_cl_launch *l, const ag_kv_view *kv, uint32_t n_blocks);
+/* Sets KV_TABLE_PARAMS for a layer, with a row for each KV head. key: as above. */
+void ag_cl_arg_view(ag_cl_launch *l, const ag_kv_view *kv, const void *key, uint32_t n_blocks);
 void ag_cl_kv_tables_close(ag_cl_backend *cl);
 
 /* ops_kv_compact.c */

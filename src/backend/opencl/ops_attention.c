@@ -62,11 +62,6 @@ static uint32_t span_of(const work *w) {
     return (uint32_t)(blocks ? blocks : 1) * AG_KV_BLOCK;
 }
 
-static uint32_t count_spans(const work *w) {
-    const uint32_t n = (w->n_blocks * AG_KV_BLOCK + w->span - 1) / w->span;
-    return n ? n : 1;
-}
-
 static void layout_work(work *w) {
     const size_t each = w->heads * w->n_spans, row_values = each * w->dim * sizeof(float);
     const size_t rows = w->seq->n_rows, most = VALUES_BYTES / row_values + 1;
@@ -89,7 +84,7 @@ static bool fits_mma(const work *w) {
 
 static ag_status choose_sizes(work *w) {
     w->n_slots = ag_kv_view_max_slots(w->kv);
-    w->n_blocks = (w->n_slots + AG_KV_BLOCK - 1) / AG_KV_BLOCK;
+    w->n_blocks = ag_kv_blocks_for(w->n_slots);
     const ag_cl_sizes *sizes = &w->cl->sizes;
     const bool has_many_queries = w->cl->is_gpu && w->seq->n_rows > 1 && !w->many;
     w->queries = has_many_queries ? sizes->attention_queries : FEW_QUERIES;
@@ -97,7 +92,7 @@ static ag_status choose_sizes(work *w) {
     w->mma = fits_mma(w);
     if (w->mma) w->queries = MMA_QUERIES;
     w->span = span_of(w);
-    w->n_spans = count_spans(w);
+    w->n_spans = w->n_blocks ? (w->n_blocks * AG_KV_BLOCK + w->span - 1) / w->span : 1;
     layout_work(w);
     return ag_cl_need_scratch(w->cl, w->bytes, &w->scratch);
 }
@@ -112,12 +107,7 @@ static void arg_rows(const work *w, ag_cl_launch *l, const ag_tensor *t, size_t 
 /* Sets CACHE_PARAMS of attention.cl for rows [row, row + n_rows). */
 static void arg_cache(const work *w, ag_cl_launch *l, size_t row, size_t n_rows) {
     const ag_kv_view *kv = w->kv;
-    const ag_cl_kv_rows rows = {.blocks = kv->blocks,
-                                .key = w->key,
-                                .n_rows = kv->n_kv_heads,
-                                .per_row = kv->blocks_per_head,
-                                .n_blocks = w->n_blocks};
-    ag_cl_arg_rows(l, &rows);
+    ag_cl_arg_view(l, kv, w->key, w->n_blocks);
     ag_cl_arg_u64(l, kv->p_offset);
     ag_cl_arg_staged(l, kv->n_slots, kv->n_kv_heads * sizeof *kv->n_slots);
     AG_CL_ARG_U32S(l, w->kv_heads, w->group, w->dim, n_rows);

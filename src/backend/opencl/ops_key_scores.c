@@ -20,7 +20,7 @@ typedef struct work {
 
 static ag_status choose_sizes(work *w) {
     w->n_slots = ag_kv_view_max_slots(w->kv);
-    w->n_blocks = (w->n_slots + AG_KV_BLOCK - 1) / AG_KV_BLOCK;
+    w->n_blocks = ag_kv_blocks_for(w->n_slots);
     w->width = (w->kv->head_dim + 3) / 4 * 4;
     const size_t heads = w->kv->n_kv_heads, sum = (size_t)w->n_blocks * w->width * sizeof(float);
     w->scores_bytes = heads * w->n_slots * sizeof(float);
@@ -36,7 +36,7 @@ static ag_status enqueue(const work *w, const char *kernel, size_t items) {
     ag_cl_arg_part(&l, w->scratch, 0);
     ag_cl_arg_part(&l, w->scratch, w->sums_at);
     AG_CL_ARG_U32S(&l, w->n_slots, w->n_blocks, w->width);
-    ag_cl_arg_view(&l, kv, w->n_blocks);
+    ag_cl_arg_view(&l, kv, NULL, w->n_blocks);
     ag_cl_arg_staged(&l, kv->n_slots, kv->n_kv_heads * sizeof *kv->n_slots);
     AG_CL_ARG_U32S(&l, kv->k_type, kv->head_dim);
     return ag_cl_enqueue(&l, 2, (size_t[]){items, kv->n_kv_heads}, (size_t[]){WG, 1});
