@@ -82,11 +82,3 @@ static inline float join_team(float v, uint team, const bool is_max, __local flo
     barrier(CLK_LOCAL_MEM_FENCE);
     return scratch[place / team * team];
 }
-
-static inline float team_sum_of(float v, uint team, __local float *scratch) {
-    return join_team(v, team, false, scratch);
-}
-
-static inline float team_max_of(float v, uint team, __local float *scratch) {
-    return join_team(v, team, true, scratch);
-}
