@@ -96,8 +96,7 @@ typedef struct preparing {
     const ag_tensor *src;
     const unsigned char *bytes; /* bytes of src */
     ag_dtype want;
-    size_t n, k;                    /* rows, columns */
-    size_t row_bytes[AG_CL_PLANES]; /* bytes of a row in each plane */
+    size_t n, k; /* rows, columns */
     size_t chunk_rows;
     struct {
         size_t row0, rows;
@@ -124,7 +123,7 @@ static ag_status begin_chunk(preparing *p, size_t row0) {
     AG_TRY(ag_cl_stage_reserve(p->cl, p->chunk.rows * row, &at, &p->cl->base.err));
     for (unsigned i = 0; i < AG_CL_PLANES; i++) {
         p->chunk.planes[i] = at;
-        at += p->chunk.rows * p->row_bytes[i];
+        at += p->chunk.rows * ag_cl_plane_bytes(p->want, i, p->k);
     }
     return AG_OK;
 }
@@ -133,7 +132,7 @@ static ag_status begin_chunk(preparing *p, size_t row0) {
 static void take_apart(const preparing *p, size_t i, const unsigned char *packed) {
     unsigned char *to[AG_CL_PLANES];
     for (unsigned plane = 0; plane < AG_CL_PLANES; plane++) {
-        to[plane] = p->chunk.planes[plane] + i * p->row_bytes[plane];
+        to[plane] = p->chunk.planes[plane] + i * ag_cl_plane_bytes(p->want, plane, p->k);
     }
     ag_cl_take_apart(p->want, to, packed, p->k);
 }
@@ -189,7 +188,7 @@ static ag_status convert_chunk(preparing *p) {
 static ag_status upload(const preparing *p, cl_mem to) {
     size_t at = 0;
     for (unsigned i = 0; i < AG_CL_PLANES; i++) {
-        const size_t row = p->row_bytes[i];
+        const size_t row = ag_cl_plane_bytes(p->want, i, p->k);
         if (i == AG_CL_FACTORS) at = ag_cl_prepared_scales(p->want, p->n, p->k);
         if (row) {
             AG_TRY(ag_cl_stage_send(p->cl, to, at + p->chunk.row0 * row, p->chunk.planes[i],
@@ -228,9 +227,6 @@ ag_status ag_cl_prepare_weight(ag_backend *b, ag_tensor *w, ag_buffer **owner, c
     if (!ag_cl_has_kernels(want)) return ag_cl_refuse_type(p.cl, "weights", want);
     if (!p.n || !p.k || !ag_cl_has_layout(want)) {
         return ag_compose_prepare_weight(b, w, owner, src, want, consumed, user);
-    }
-    for (unsigned i = 0; i < AG_CL_PLANES; i++) {
-        p.row_bytes[i] = ag_cl_plane_bytes(want, i, p.k);
     }
     const size_t bytes = ag_cl_prepared_bytes(b, want, p.n, p.k);
     if (!bytes || p.n > UINT32_MAX || p.k > UINT32_MAX / 2) {
