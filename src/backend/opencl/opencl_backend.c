@@ -107,25 +107,24 @@ static unsigned nvidia_capability(const ag_cl_backend *cl) {
     return code == CL_SUCCESS ? 10 * major + minor : 0;
 }
 
-/* Returns the local memory for products on tensor cores: half of a multiprocessor's on devices
- * where that size has run, else what NVIDIA's driver reports, 48 KiB. */
-static size_t mma_local(const ag_cl_backend *cl, unsigned capability) {
-    enum { HALF_OF_HOPPER = 112 << 10 };
-    if (capability == 90) return HALF_OF_HOPPER;
-    return (size_t)cl->device.local_bytes;
-}
-
 /* Chooses kernels by speed; all kinds are correct on every device. */
 static void choose_kernels(ag_cl_backend *cl) {
+    enum { HALF_OF_HOPPER = 112 << 10 };
     const unsigned capability = nvidia_capability(cl);
     const ag_cl_switches *sw = &cl->switches;
     cl->whole_tokens = capability >= 80 && cl->device.is_gpu; /* tensor cores with halves */
     cl->is_gpu = ag_cl_is_on(sw->lanes, !cl->device.is_cpu);
     cl->int_dot = ag_cl_is_on(sw->int_dot, capability >= 61 || cl->vendor.dot);
     cl->mma = ag_cl_is_on(sw->mma, capability >= 80);
-    cl->mma_local = mma_local(cl, capability);
+    /* Half of a multiprocessor's where it has run, else what NVIDIA's driver reports, 48 KiB. */
+    cl->mma_local = capability == 90 ? HALF_OF_HOPPER : (size_t)cl->device.local_bytes;
     cl->by_address = ag_cl_is_on(sw->addresses, capability >= 80) && !cl->zero_copy;
     cl->packed.order = AG_Q4_0;
+    if (cl->vendor.subgroups) { /* one or several share a row of the weight */
+        cl->sizes.matvec_lanes = 64;
+        cl->sizes.matvec_teams = 1;
+        cl->sizes.matvec_rows = 4;
+    }
     if (sw->units) cl->device.compute_units = sw->units;
 }
 

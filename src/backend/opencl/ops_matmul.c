@@ -71,24 +71,14 @@ void ag_cl_arg_weights(ag_cl_launch *l, ag_tensor *const y[], const ag_tensor *c
 
 /* ---- few rows of x ---- */
 
-/* Options of matvec.cl: teams of a work-group, rows of a team, lanes. */
-typedef struct matvec_shape {
-    unsigned lanes, teams, team_rows;
-} matvec_shape;
-
-/* Returns the options. One or several sub-groups share a row of the weight. */
-static matvec_shape shape_of(const ag_cl_backend *cl) {
-    if (cl->vendor.subgroups) return (matvec_shape){.lanes = 64, .teams = 1, .team_rows = 4};
-    return (matvec_shape){
-        .lanes = 32, .teams = cl->sizes.matvec_teams, .team_rows = cl->sizes.matvec_rows};
+static size_t group_items(const ag_cl_sizes *s) {
+    return (size_t)s->matvec_lanes * s->matvec_teams;
 }
-
-static size_t group_items(matvec_shape s) { return (size_t)s.lanes * s.teams; }
 
 /* Returns whether local memory suffices for that many rows of x rounded to bytes. */
 static bool fits_rounded(const ag_cl_backend *cl, size_t rows, size_t k) {
     const size_t pair = 2 * sizeof(float), bytes = rows * (k + k / BLOCK * pair);
-    return bytes + group_items(shape_of(cl)) * sizeof(float) <= cl->device.local_bytes;
+    return bytes + group_items(&cl->sizes) * sizeof(float) <= cl->device.local_bytes;
 }
 
 /* Returns the number of work-groups: one for each group of rows, but if each rounds x first, at
@@ -96,8 +86,7 @@ static bool fits_rounded(const ag_cl_backend *cl, size_t rows, size_t k) {
 static size_t matvec_groups(const ag_cl_backend *cl, const ag_tensor *const w[], size_t n,
                             bool rounds) {
     const size_t most = (size_t)cl->device.compute_units * GROUPS_EACH;
-    const matvec_shape s = shape_of(cl);
-    const size_t rows = (size_t)s.teams * s.team_rows;
+    const size_t rows = (size_t)cl->sizes.matvec_teams * cl->sizes.matvec_rows;
     size_t groups = 0;
     for (size_t i = 0; i < n; i++) groups += (ag_shape_rows(&w[i]->shape) + rows - 1) / rows;
     return rounds && groups > most ? most : groups;
@@ -108,14 +97,14 @@ static ag_status launch_matvec(ag_cl_backend *cl, ag_tensor *const y[], const ag
                                const ag_tensor *const w[], size_t n) {
     const size_t k = ag_shape_cols(&x->shape), m = ag_shape_rows(&x->shape);
     const bool rounds = cl->int_dot && ag_dtype_is_quantized(w[0]->dtype) && fits_rounded(cl, 1, k);
-    const matvec_shape shape = shape_of(cl);
+    const ag_cl_sizes *s = &cl->sizes;
     size_t x_rows = 1;
     while (x_rows < m && (!rounds || fits_rounded(cl, 2 * x_rows, k))) x_rows *= 2;
     char options[176];
     snprintf(options, sizeof options,
              "-DWTYPE=WEIGHT_%s -DINT_DOT=%d -DLANES=%u -DTEAMS=%u -DTEAM_ROWS=%u -DX_ROWS=%zu%s",
-             ag_dtype_name(w[0]->dtype), rounds, shape.lanes, shape.teams, shape.team_rows, x_rows,
-             cl->vendor.subgroups || cl->vendor.dot ? cl->vendor.options : "");
+             ag_dtype_name(w[0]->dtype), rounds, s->matvec_lanes, s->matvec_teams, s->matvec_rows,
+             x_rows, cl->vendor.subgroups || cl->vendor.dot ? cl->vendor.options : "");
     ag_cl_launch l;
     AG_TRY(ag_cl_begin(&l, cl, "matvec.cl", "matvec", options));
     ag_cl_arg_tensor(&l, x);
@@ -125,7 +114,7 @@ static ag_status launch_matvec(ag_cl_backend *cl, ag_tensor *const y[], const ag
         ag_cl_arg_local(&l, x_rows * (k / BLOCK) * 2 * sizeof(float));
     }
     ag_cl_arg_weights(&l, y, w, n);
-    const size_t groups = matvec_groups(cl, w, n, rounds), items = group_items(shape);
+    const size_t groups = matvec_groups(cl, w, n, rounds), items = group_items(s);
     return ag_cl_enqueue(&l, 2, (size_t[]){groups * items, (m + x_rows - 1) / x_rows},
                          (size_t[]){items, 1});
 }

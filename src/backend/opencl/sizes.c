@@ -41,6 +41,7 @@ ag_status ag_cl_sizes_for(const ag_cl_device *d, ag_cl_sizes *out, ag_error *err
     }
     *out = (ag_cl_sizes){.matvec_teams = 4, .matvec_rows = 2, .attention_wg = 128};
     if (group < 128) *out = (ag_cl_sizes){.matvec_teams = 2, .matvec_rows = 4, .attention_wg = 64};
+    out->matvec_lanes = 32;
     choose_tile(group, local, out);
     out->attention_queries = attention_bytes(out->attention_wg, 16) <= local ? 16 : 8;
     out->top_wg = group < TOP_WG ? out->attention_wg : TOP_WG;

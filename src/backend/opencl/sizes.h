@@ -6,11 +6,11 @@
 #include "backend/opencl/device.h"
 
 typedef struct ag_cl_sizes {
-    unsigned matvec_teams, matvec_rows; /* matvec.cl: TEAMS of 32 work-items, TEAM_ROWS */
-    unsigned tile_m, tile_n, tile_wg;   /* matmul_tile.cl */
-    unsigned attention_wg;              /* attention.cl */
-    unsigned attention_queries;         /* attention.cl: QUERIES in prefill */
-    unsigned top_wg;                    /* top_k.cl */
+    unsigned matvec_lanes, matvec_teams, matvec_rows; /* matvec.cl: LANES, TEAMS, TEAM_ROWS */
+    unsigned tile_m, tile_n, tile_wg;                 /* matmul_tile.cl */
+    unsigned attention_wg;                            /* attention.cl */
+    unsigned attention_queries;                       /* attention.cl: QUERIES in prefill */
+    unsigned top_wg;                                  /* top_k.cl */
 } ag_cl_sizes;
 
 /* Writes the sizes. Fails with AG_UNSUPPORTED if the device is too small. */
