@@ -12,8 +12,6 @@ enum { STAGED_UPLOAD_MAX = 1 << 19, PADDING = 64 };
 
 static ag_cl_buffer *self(ag_buffer *buf) { return (ag_cl_buffer *)(void *)buf; }
 
-static ag_cl_backend *backend_of(ag_buffer *buf) { return self(buf)->memory->cl; }
-
 static void buffer_unmap(ag_buffer *buf) {
     ag_cl_buffer *b = self(buf);
     if (!b->mapped) return;
@@ -49,7 +47,7 @@ static bool buffer_is_mapped(const ag_buffer *buf) {
 }
 
 static ag_status buffer_sync(ag_buffer *buf, ag_error *err) {
-    return ag_cl_finish(backend_of(buf), err);
+    return ag_cl_finish(self(buf)->memory->cl, err);
 }
 
 static ag_status buffer_upload(ag_buffer *dst, size_t offset, const void *src, size_t n,

@@ -36,7 +36,7 @@ typedef struct work {
     size_t pass;        /* rows computed at a time */
     bool mma;           /* on tensor cores */
     cl_mem scratch;
-    size_t joined_at, stats_at, values_at, sums_at, bytes;
+    size_t stats_at, values_at, sums_at, bytes;
 } work;
 
 static size_t pages(size_t bytes) { return ag_cl_items(bytes, 256); }
@@ -66,7 +66,7 @@ static void layout_work(work *w) {
     const size_t each = w->heads * w->n_spans, row_values = each * w->dim * sizeof(float);
     const size_t rows = w->seq->n_rows, most = VALUES_BYTES / row_values + 1;
     w->pass = w->n_spans == 1 || rows < most ? rows : most;
-    w->stats_at = w->joined_at + pages(rows * w->heads * PAIR);
+    w->stats_at = pages(rows * w->heads * PAIR);
     w->values_at = w->stats_at + (w->n_spans > 1 ? pages(w->pass * each * PAIR) : 0);
     w->sums_at = w->values_at + (w->n_spans > 1 ? pages(w->pass * row_values) : 0);
     w->bytes = w->sums_at;
@@ -162,7 +162,7 @@ static ag_status attend_spans(const work *w, size_t row, size_t n_rows) {
     AG_TRY(begin_attend(w, &l));
     if (direct) arg_rows(w, &l, w->out, row);
     else ag_cl_arg_part(&l, w->scratch, w->values_at);
-    ag_cl_arg_part(&l, w->scratch, direct ? w->joined_at + row * w->heads * PAIR : w->stats_at);
+    ag_cl_arg_part(&l, w->scratch, direct ? row * w->heads * PAIR : w->stats_at);
     arg_rows(w, &l, w->q, row);
     arg_cache(w, &l, row, n_rows);
     ag_cl_arg_u32(&l, (uint32_t)w->kv->v_type);
@@ -178,7 +178,7 @@ static ag_status merge_rows(const work *w, size_t row, size_t n_rows) {
     ag_cl_launch l;
     AG_TRY(begin_kernel(w, &l, "merge", FEW_QUERIES, false));
     arg_rows(w, &l, w->out, row);
-    ag_cl_arg_part(&l, w->scratch, w->joined_at + row * w->heads * PAIR);
+    ag_cl_arg_part(&l, w->scratch, row * w->heads * PAIR);
     ag_cl_arg_part(&l, w->scratch, w->stats_at);
     ag_cl_arg_part(&l, w->scratch, w->values_at);
     AG_CL_ARG_U32S(&l, w->n_spans, w->dim);
@@ -206,7 +206,7 @@ static ag_status score_slots(const work *w) {
     AG_CL_ARG_U32S(&l, on_device, w->seq->score_max);
     ag_cl_arg_staged(&l, on_device ? w->seq->scored : kv->n_slots,
                      kv->n_kv_heads * sizeof *kv->n_slots);
-    ag_cl_arg_part(&l, w->scratch, w->joined_at);
+    ag_cl_arg_part(&l, w->scratch, 0);
     arg_rows(w, &l, w->q, 0);
     arg_cache(w, &l, 0, w->seq->n_rows);
     ag_cl_arg_f32(&l, w->params->scale);

@@ -40,10 +40,6 @@ enum { MOST_DIM = 256 };
 #define IN_FLIGHT
 #endif
 
-static inline float4 capped4(float4 score, float cap) {
-    return SOFTCAP ? cap * tanh(score / cap) : score;
-}
-
 /* Local memory of a work-group. */
 typedef struct queries {
     __local float4 *q;       /* [dim][QUERIES] */
@@ -97,7 +93,9 @@ static inline void score_slots(queries d, tile t, uint k_type, uint dim, float c
             }
         }
 #pragma unroll
-        for (uint i = 0; i < FOURS; i++) d.weights[s * FOURS + i] = capped4(scores[i], cap);
+        for (uint i = 0; i < FOURS; i++) {
+            d.weights[s * FOURS + i] = SOFTCAP ? cap * tanh(scores[i] / cap) : scores[i];
+        }
         const uint position = t.positions[s];
         for (uint i = 0; i < QUERIES; i++) {
             bool hidden = position >= d.until[i];
