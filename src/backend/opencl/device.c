@@ -152,17 +152,14 @@ ag_status ag_cl_devices(const ag_cl_api *api, ag_cl_device *out, size_t *n, ag_e
 
 /* ---- choosing ---- */
 
-static size_t first_of_type(const ag_cl_device *devices, size_t n, cl_device_type type) {
-    for (size_t i = 0; i < n; i++) {
-        if (devices[i].type & type) return i;
-    }
-    return n;
-}
-
 static size_t best(const ag_cl_device *devices, size_t n) {
-    size_t i = first_of_type(devices, n, CL_DEVICE_TYPE_GPU);
-    if (i == n) i = first_of_type(devices, n, CL_DEVICE_TYPE_ACCELERATOR);
-    return i == n ? 0 : i;
+    static const cl_device_type types[] = {CL_DEVICE_TYPE_GPU, CL_DEVICE_TYPE_ACCELERATOR};
+    for (size_t t = 0; t < 2; t++) {
+        for (size_t i = 0; i < n; i++) {
+            if (devices[i].type & types[t]) return i;
+        }
+    }
+    return 0;
 }
 
 static bool contains(const char *text, const char *part) {
