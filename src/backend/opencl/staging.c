@@ -76,8 +76,8 @@ static ag_status enter_half(ag_cl_backend *cl, size_t half, ag_error *err) {
     return code == CL_SUCCESS ? AG_OK : ag_cl_fail(cl, err, code, "waiting for a staged array");
 }
 
-/* Claims n bytes of the ring, within one half, at *offset. */
-static ag_status claim(ag_cl_backend *cl, size_t n, size_t *offset, ag_error *err) {
+/* The bytes are within one half. */
+ag_status ag_cl_stage_reserve(ag_cl_backend *cl, size_t n, unsigned char **host, ag_error *err) {
     ag_cl_staging *s = &cl->staging;
     if (n > SIZE_MAX - ALIGN) return AG_FAIL(err, NOMEM, "staging buffer of %zu bytes", n);
     n = (n + ALIGN - 1) / ALIGN * ALIGN;
@@ -86,15 +86,8 @@ static ag_status claim(ag_cl_backend *cl, size_t n, size_t *offset, ag_error *er
     if (at % half_bytes + n > half_bytes) at = (at / half_bytes + 1) * half_bytes;
     if (at >= s->bytes) at = 0;
     if (at % half_bytes == 0) AG_TRY(enter_half(cl, at / half_bytes, err));
-    *offset = at;
+    *host = s->host + at;
     s->at = at + n;
-    return AG_OK;
-}
-
-ag_status ag_cl_stage_reserve(ag_cl_backend *cl, size_t n, unsigned char **host, ag_error *err) {
-    size_t at = 0;
-    AG_TRY(claim(cl, n, &at, err));
-    *host = cl->staging.host + at;
     return AG_OK;
 }
 
@@ -144,9 +137,11 @@ ag_status ag_cl_stage(ag_cl_backend *cl, const void *data, size_t n, cl_mem *mem
                       ag_error *err) {
     ag_cl_staging *s = &cl->staging;
     if (!find_recent(s, data, n, offset)) {
-        AG_TRY(claim(cl, n, offset, err));
-        memcpy(s->host + *offset, data, n);
-        AG_TRY(ag_cl_stage_send(cl, s->device, *offset, s->host + *offset, n, err));
+        unsigned char *host;
+        AG_TRY(ag_cl_stage_reserve(cl, n, &host, err));
+        memcpy(host, data, n);
+        *offset = (size_t)(host - s->host);
+        AG_TRY(ag_cl_stage_send(cl, s->device, *offset, host, n, err));
         remember(s, *offset, n);
     }
     *mem = s->device;
