@@ -26,13 +26,10 @@ ag_status ag_cl_need_counts(ag_cl_backend *cl, size_t n) {
     const size_t cap = n < MIN_COUNTS ? MIN_COUNTS : 4 * n, bytes = cap * sizeof(cl_uint);
     cl_mem mem;
     AG_TRY(ag_cl_new_mem(cl, CL_MEM_READ_WRITE, bytes, "of counts", &mem, &cl->base.err));
-    const ag_status st = ag_cl_clear(cl, mem, 0, bytes, &cl->base.err);
-    if (st != AG_OK) {
-        ag_cl_release_mem(cl, mem);
-        return st;
-    }
     if (cl->tile_counts.mem) ag_cl_release_mem(cl, cl->tile_counts.mem);
     cl->tile_counts.mem = mem;
+    cl->tile_counts.n = 0;
+    AG_TRY(ag_cl_clear(cl, mem, 0, bytes, &cl->base.err));
     cl->tile_counts.n = cap;
     return AG_OK;
 }
