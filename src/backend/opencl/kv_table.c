@@ -9,12 +9,6 @@
 
 enum { FIRST_WORDS = 1 << 16, MAX_TABLES = 1 << 12, ALIGN_WORDS = 8, BUFFER_SHIFT = 56 };
 
-/* Buffers of the blocks of a table, in the order of their numbers. None with addresses. */
-typedef struct buffers {
-    ag_buffer *list[AG_KV_BUFFERS];
-    size_t n;
-} buffers;
-
 /* A table on the device. */
 typedef struct table_entry {
     const void *of; /* key of the table; NULL: free. Never dereferenced: may be freed */
@@ -23,7 +17,8 @@ typedef struct table_entry {
     size_t n;            /* words of the table; 0: not made yet */
     size_t n_sent;       /* leading words that the device has */
     uint32_t released;   /* count of released memory objects when the table was made */
-    buffers in;
+    ag_buffer *buffers[AG_KV_BUFFERS]; /* of the blocks, by number; none with addresses */
+    size_t n_buffers;
 } table_entry;
 
 struct ag_cl_kv_tables {
@@ -112,14 +107,14 @@ static bool is_made(const ag_cl_backend *cl, const table_entry *p, const ag_cl_k
 
 /* ---- making one ---- */
 
-static ag_status number_of(ag_cl_backend *cl, buffers *b, ag_buffer *buffer, uint64_t *out) {
-    for (*out = 0; *out < b->n; ++*out) {
-        if (b->list[*out] == buffer) return AG_OK;
+static ag_status number_of(ag_cl_backend *cl, table_entry *p, ag_buffer *buffer, uint64_t *out) {
+    for (*out = 0; *out < p->n_buffers; ++*out) {
+        if (p->buffers[*out] == buffer) return AG_OK;
     }
-    if (b->n == AG_KV_BUFFERS)
+    if (p->n_buffers == AG_KV_BUFFERS)
         return AG_FAIL(&cl->base.err, LIMIT, "blocks of a cache in more than %d buffers",
                        AG_KV_BUFFERS);
-    b->list[b->n++] = buffer;
+    p->buffers[p->n_buffers++] = buffer;
     return AG_OK;
 }
 
@@ -133,7 +128,7 @@ static ag_status word_of(ag_cl_backend *cl, table_entry *p, const ag_kv_block *b
     if (cl->by_address) {
         AG_TRY(ag_cl_buffer_address(cl, block->buffer, out));
     } else {
-        AG_TRY(number_of(cl, &p->in, block->buffer, &number));
+        AG_TRY(number_of(cl, p, block->buffer, &number));
         *out = number << BUFFER_SHIFT;
     }
     *out += block->offset;
@@ -145,7 +140,7 @@ static ag_status make_words(ag_cl_backend *cl, table_entry *p, const ag_cl_kv_ro
     ag_cl_kv_tables *t = cl->kv_tables;
     uint64_t *to = t->words + p->at, word;
     ag_kv_block *block = t->blocks + p->at, none = {0};
-    p->in.n = 0;
+    p->n_buffers = 0;
     for (size_t i = 0; i < (size_t)rows->n_rows * rows->per_row && !none.buffer; i++)
         none = rows->blocks[i];
     for (size_t r = 0; r < rows->n_rows; r++) {
@@ -196,7 +191,7 @@ void ag_cl_arg_rows(ag_cl_launch *l, const ag_cl_kv_rows *rows) {
     }
     const bool is_ready = p && l->staged == AG_OK;
     for (size_t i = 0; i < AG_KV_BUFFERS; i++)
-        ag_cl_arg_buffer(l, is_ready && i < p->in.n ? p->in.list[i] : NULL);
+        ag_cl_arg_buffer(l, is_ready && i < p->n_buffers ? p->buffers[i] : NULL);
     ag_cl_arg_part(l, is_ready ? l->cl->kv_tables->mem : NULL,
                    is_ready ? p->at * sizeof(uint64_t) : 0);
     ag_cl_arg_u32(l, rows->n_blocks);
