@@ -125,12 +125,8 @@ static ag_status write_all(ag_backend *b, const ag_attention_seq *seqs, size_t n
             AG_TRY(ag_compose_kv_write(b, &seqs[i], n, k, v));
             continue;
         }
-        const uint32_t n_blocks = ag_kv_blocks_for(AG_KV_BLOCK - 1 + (uint32_t)longest);
-        work w = {.cl = ag_cl_of(b),
-                  .seqs = &seqs[i],
-                  .n_seqs = n,
-                  .n_rows = n_rows,
-                  .n_blocks = n_blocks};
+        work w = {.cl = ag_cl_of(b), .seqs = &seqs[i], .n_seqs = n, .n_rows = n_rows};
+        w.n_blocks = ag_kv_blocks_for(AG_KV_BLOCK - 1 + (uint32_t)longest);
         AG_TRY(write_rows(&w, r, k, v));
     }
     return AG_OK;
