@@ -219,8 +219,7 @@ WG_KERNEL attend(ARRAY(out), ARRAY(stats), CONST_ARRAY(q), CACHE_PARAMS, uint k_
     const uint begin = get_group_id(0) * span, end = min(slots, begin + span);
     const ulong before = (ulong)row0 * heads * group; /* queries of earlier rows */
 
-    begin_queries(d, UINTS(until, until_at) + row0, UINTS(from, from_at) + row0, query0, n_queries,
-                  group);
+    begin_queries(d, CONST_UINTS(until) + row0, CONST_UINTS(from) + row0, query0, n_queries, group);
     load_queries(d, CONST_FLOATS(q) + before * dim, head, heads, query0, n_queries, group, DIM,
                  scale);
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -300,8 +299,8 @@ WG_KERNEL attention_scores(ARRAY(sums), ulong slot_step, ulong head_step, uint a
     const uint position = UINTS(block, p_at)[place];
     float sum = 0, largest = 0;
     for (uint row = first_row; row < n_rows; row++) {
-        if (position > UINTS(until, until_at)[row]) continue;
-        if (WINDOW && position < UINTS(from, from_at)[row]) continue;
+        if (position > CONST_UINTS(until)[row]) continue;
+        if (WINDOW && position < CONST_UINTS(from)[row]) continue;
         float mean = 0;
         for (uint g = 0; g < group; g++) {
             const ulong query = ((ulong)row * heads + head) * group + g;
@@ -323,7 +322,7 @@ WG_KERNEL attention_scores(ARRAY(sums), ulong slot_step, ulong head_step, uint a
         sum += mean / (float)group;
     }
     __global float *to = FLOATS(sums) + slot * slot_step + head * head_step;
-    const bool has_sum = add && slot < UINTS(scored, scored_at)[head];
+    const bool has_sum = add && slot < CONST_UINTS(scored)[head];
     if (use_max) *to = has_sum ? fmax(*to, largest) : largest;
     else *to = has_sum ? *to + sum : sum;
 }
