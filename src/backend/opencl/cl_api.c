@@ -10,8 +10,6 @@
 
 static const char *const library_names[] = {"libOpenCL.so.1", "libOpenCL.so"};
 
-enum { N_LIBRARIES = sizeof library_names / sizeof library_names[0] };
-
 static ag_status open_library(ag_cl_api *api, ag_error *err) {
     const char *asked = ag_cl_library_asked();
     const int mode = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
@@ -20,9 +18,8 @@ static ag_status open_library(ag_cl_api *api, ag_error *err) {
         if (api->library) return AG_OK;
         return AG_FAIL(err, NOT_FOUND, "AG_OPENCL_LIBRARY: %s", dlerror());
     }
-    for (size_t i = 0; i < N_LIBRARIES && !api->library; i++) {
-        api->library = dlopen(library_names[i], mode);
-    }
+    api->library = dlopen(library_names[0], mode);
+    if (!api->library) api->library = dlopen(library_names[1], mode);
     if (api->library) return AG_OK;
     return AG_FAIL(err, NOT_FOUND, "OpenCL: neither %s nor %s is on this system", library_names[0],
                    library_names[1]);

@@ -26,14 +26,12 @@ static ag_status report_build(ag_cl_backend *cl, cl_program program, cl_int code
                               const char *file) {
     size_t n = 0;
     const ag_cl_api *api = &cl->api;
+    const cl_device_id id = cl->device.id;
     char *log = NULL;
-    if (api->clGetProgramBuildInfo(program, cl->device.id, CL_PROGRAM_BUILD_LOG, 0, NULL, &n) ==
-        CL_SUCCESS) {
+    if (api->clGetProgramBuildInfo(program, id, CL_PROGRAM_BUILD_LOG, 0, NULL, &n) == CL_SUCCESS)
         log = ag_calloc(n + 1, 1);
-    }
     if (log) {
-        (void)api->clGetProgramBuildInfo(program, cl->device.id, CL_PROGRAM_BUILD_LOG, n, log,
-                                         NULL);
+        (void)api->clGetProgramBuildInfo(program, id, CL_PROGRAM_BUILD_LOG, n, log, NULL);
         first_lines(log);
     }
     ag_status st =

@@ -18,9 +18,8 @@ typedef struct compaction {
 /* Copies the slots to scratch memory, or (`back`) from there. */
 static ag_status move_all(const compaction *c, bool back) {
     ag_cl_launch l;
-    const uint32_t n_blocks = ag_kv_blocks_for(ag_kv_view_max_slots(c->kv));
     AG_TRY(ag_cl_begin(&l, c->cl, "kv_compact.cl", "move_slots", NULL));
-    ag_cl_arg_view(&l, c->kv, NULL, n_blocks);
+    ag_cl_arg_view(&l, c->kv, NULL, ag_kv_blocks_for(ag_kv_view_max_slots(c->kv)));
     ag_cl_arg_u32(&l, c->head);
     ag_cl_arg_u64(&l, c->kv->v_offset);
     ag_cl_arg_u64(&l, c->kv->p_offset);
