@@ -220,7 +220,7 @@ static void rejects_a_path_that_computes_wrong_results(void **state) {
         const char *file, *from, *to, *variable;
     } faults[] = {
         {"dot_bytes.cl", "(int)(b <<", "(b <<", "AG_OPENCL_DOT"},
-        {"subgroup.cl", "scratch[first + i]", "scratch[first]", "AG_OPENCL_SUBGROUPS"},
+        {"subgroup.cl", "v += scratch[first + i]", "v += scratch[first]", "AG_OPENCL_SUBGROUPS"},
         {"subgroup.cl", "- 1 - get_local_id(0)", "- 1", "AG_OPENCL_SUBGROUPS"},
     };
     char dir[] = "/tmp/ag-opencl-vendor-XXXXXX", path[128];

@@ -34,7 +34,7 @@ static inline float team_sum(float v, __local float *scratch) {
     for (uint n = LANES / 2; n > 0; n /= 2) v += shuffle_xor(v, n);
     return v;
 #else
-    return join_team(v, LANES, false, scratch);
+    return team_sum_of(v, LANES, scratch);
 #endif
 }
 

@@ -9,10 +9,10 @@
 
 /* Returns the sum of v over all work-items. scratch: [WG] local floats. */
 static inline float group_sum(float v, __local float *scratch) {
-    return join_team(v, WG, false, scratch);
+    return team_sum_of(v, WG, scratch);
 }
 
 /* Returns the maximum of v; ignores NaN. */
 static inline float group_max(float v, __local float *scratch) {
-    return join_team(v, WG, true, scratch);
+    return team_max_of(v, WG, scratch);
 }

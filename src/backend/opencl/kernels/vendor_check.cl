@@ -25,8 +25,8 @@ static inline uint count_group_faults(__local uint *taken, __local float *scratc
     for (uint team = WG; team >= 16; team /= 2) {
         const uint first = place / team * team;
         const float sum = (float)(team * first + team * (team - 1) / 2);
-        faults += join_team((float)place, team, false, scratch) != sum;
-        faults += join_team((float)place, team, true, scratch) != (float)(first + team - 1);
+        faults += team_sum_of((float)place, team, scratch) != sum;
+        faults += team_max_of((float)place, team, scratch) != (float)(first + team - 1);
     }
     return faults;
 }
