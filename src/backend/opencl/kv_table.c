@@ -17,7 +17,7 @@ typedef struct table_entry {
     size_t n;            /* words of the table; 0: not made yet */
     size_t n_sent;       /* leading words that the device has */
     uint32_t released;   /* count of released memory objects when the table was made */
-    ag_buffer *buffers[AG_KV_BUFFERS]; /* of the blocks, by number; none with addresses */
+    ag_buffer *buffers[AG_KV_BUFFERS]; /* by number; none with addresses */
     size_t n_buffers;
 } table_entry;
 

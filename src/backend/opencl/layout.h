@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layout of prepared weights: planes, described in kernels/weights.cl, and the conversion of rows.
- */
+/* Layout of prepared weights: planes, which kernels/weights.cl describes; conversion of rows. */
 #ifndef AG_OPENCL_LAYOUT_H
 #define AG_OPENCL_LAYOUT_H
 

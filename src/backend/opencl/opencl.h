@@ -85,7 +85,7 @@ struct ag_cl_backend {
     } packed;              /* rows for products on tensor cores (ops_pack.c) */
     uint64_t n_writes;     /* commands that may have written a tensor */
     struct {
-        unsigned char *memory; /* owned; tables of several sequences (scratch.c) */
+        unsigned char *memory; /* owned; tables of several sequences (cl_memory.c) */
         size_t bytes;
     } joined;
     ag_cl_part parts[AG_CL_PARTS]; /* parts used last; next_part: replaced next */
@@ -112,7 +112,7 @@ struct ag_cl_backend {
     bool mma;                        /* products and attention of many rows on tensor cores */
     bool mma_checked;                /* ag_cl_mma_check() has run */
     size_t mma_local;                /* local memory for a work-group of them, bytes */
-    bool by_address;                 /* kernels get addresses: addresses.c */
+    bool by_address;                 /* kernels get addresses: cl_memory.c */
     bool zero_copy;                  /* buffers are in memory that host and device share */
     bool gpu_attention;              /* false: attention is composed on the host */
     char description[512];
@@ -146,7 +146,7 @@ ag_status ag_cl_read(ag_cl_backend *cl, cl_mem mem, size_t offset, size_t n, voi
 /* Waits for the queue. Errors of earlier kernels may be reported here. */
 ag_status ag_cl_finish(ag_cl_backend *cl, ag_error *err);
 
-/* ---- addresses (addresses.c) ---- */
+/* ---- addresses (cl_memory.c) ---- */
 
 /* Writes the device address of a buffer. Waits for the queue if it is not known yet. */
 ag_status ag_cl_buffer_address(ag_cl_backend *cl, ag_buffer *buf, uint64_t *out);
@@ -253,7 +253,7 @@ typedef struct ag_cl_buffer {
     ag_buffer base;
     ag_cl_memory *memory; /* borrowed */
     cl_mem mem;           /* owned */
-    uint64_t address;     /* device address; 0: not known yet (addresses.c) */
+    uint64_t address;     /* device address; 0: not known yet (cl_memory.c) */
     void *mapped;         /* host address while mapped, else NULL */
     uint32_t named_by;    /* bits of the entries of steps.h that this buffer identifies */
 } ag_cl_buffer;

@@ -91,8 +91,7 @@ ag_status ag_cl_finish_pack(ag_cl_launch *l, const ag_tensor *x);
 /* ops_matmul_mma.c */
 /* Returns whether the tensor cores may multiply x with a prepared weight of the type. */
 bool ag_cl_mma_fits(const ag_cl_backend *cl, const ag_tensor *x, ag_dtype type);
-/* Runs a product with a known result, on first use. Clears cl->mma and logs a warning if it fails.
- */
+/* Runs products with known results once. Clears cl->mma and logs a warning if one is wrong. */
 void ag_cl_mma_check(ag_cl_backend *cl);
 /* Multiplies x with n such weights. */
 ag_status ag_cl_mma(ag_cl_backend *cl, ag_tensor *const y[], const ag_tensor *x,
@@ -183,7 +182,7 @@ ag_status ag_cl_top_k(ag_backend *b, const ag_tensor *rows, ag_top_k *const tops
  * is the complement of its id, so that larger words are better. */
 void ag_cl_candidate(uint64_t candidate, int32_t *id, float *value);
 
-/* vendor_check.c */
+/* checks.c */
 /* Runs each chosen extension once on the device. Fails with AG_DEVICE if results are wrong. */
 ag_status ag_cl_vendor_check(ag_cl_backend *cl, ag_error *err);
 

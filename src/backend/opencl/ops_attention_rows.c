@@ -240,9 +240,7 @@ ag_status ag_cl_attend_rows(ag_cl_backend *cl, const ag_tensor *out, const ag_te
     ag_cl_arg_mem(&l, scratch);
     ag_cl_arg_mem(&l, g.parts_bytes ? cl->tile_counts.mem : NULL);
     arg_cache(&l, &g, &all);
-    ag_cl_arg_u32(&l, (uint32_t)n);
-    ag_cl_arg_u32(&l, (uint32_t)g.kv_heads);
-    ag_cl_arg_u32(&l, (uint32_t)g.group);
+    AG_CL_ARG_U32S(&l, n, g.kv_heads, g.group);
     ag_cl_arg_f32(&l, params->scale);
     ag_cl_arg_f32(&l, params->softcap);
     ag_cl_arg_u64(&l, g.parts_bytes / sizeof(float));

@@ -67,31 +67,17 @@ static ag_status send_ids(const work *w) {
     return ag_cl_stage_into(w->cl, w->scratch, w->ids_at, w->host, ids_bytes(w), &w->cl->base.err);
 }
 
-static ag_status find_maxima(const work *w) {
-    const size_t teams = w->wg / TEAM, groups = (w->n_parts + teams - 1) / teams + 1;
+/* Launches one of the two kernels, with `groups` work-groups for each row. */
+static ag_status launch(const work *w, const char *kernel, size_t groups) {
     ag_cl_launch l;
-    AG_TRY(ag_cl_begin(&l, w->cl, file, "find_maxima", w->options));
+    AG_TRY(ag_cl_begin(&l, w->cl, file, kernel, w->options));
     ag_cl_arg_part(&l, w->scratch, 0);
     ag_cl_arg_part(&l, w->scratch, w->out_at);
     ag_cl_arg_tensor(&l, w->rows);
     ag_cl_arg_u32(&l, (uint32_t)w->n);
     ag_cl_arg_part(&l, w->scratch, w->ids_at);
-    ag_cl_arg_u32(&l, (uint32_t)w->n_ids);
-    ag_cl_arg_u32(&l, (uint32_t)w->k);
+    AG_CL_ARG_U32S(&l, w->n_ids, w->k);
     return ag_cl_enqueue(&l, 2, (size_t[]){groups * w->wg, w->n_rows}, (size_t[]){w->wg, 1});
-}
-
-static ag_status take_best(const work *w) {
-    ag_cl_launch l;
-    AG_TRY(ag_cl_begin(&l, w->cl, file, "take_best", w->options));
-    ag_cl_arg_part(&l, w->scratch, w->out_at);
-    ag_cl_arg_part(&l, w->scratch, 0);
-    ag_cl_arg_tensor(&l, w->rows);
-    ag_cl_arg_u32(&l, (uint32_t)w->n);
-    ag_cl_arg_part(&l, w->scratch, w->ids_at);
-    ag_cl_arg_u32(&l, (uint32_t)w->n_ids);
-    ag_cl_arg_u32(&l, (uint32_t)w->k);
-    return ag_cl_enqueue(&l, 2, (size_t[]){w->wg, w->n_rows}, (size_t[]){w->wg, 1});
 }
 
 void ag_cl_candidate(uint64_t candidate, int32_t *id, float *value) {
@@ -126,8 +112,9 @@ ag_status ag_cl_top_k(ag_backend *b, const ag_tensor *rows, ag_top_k *const tops
                    "constants of the kernels");
     AG_TRY(choose_sizes(&w));
     AG_TRY(send_ids(&w));
-    AG_TRY(find_maxima(&w));
-    AG_TRY(take_best(&w));
+    const size_t teams = w.wg / TEAM;
+    AG_TRY(launch(&w, "find_maxima", (w.n_parts + teams - 1) / teams + 1));
+    AG_TRY(launch(&w, "take_best", 1));
     unsigned char *results = w.host + ids_bytes(&w);
     AG_TRY(ag_cl_read(w.cl, w.scratch, w.out_at, w.n_rows * w.out_bytes, results, &b->err));
     for (size_t r = 0; r < w.n_rows; r++) {

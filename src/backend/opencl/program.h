@@ -92,8 +92,7 @@ ag_cl_cache_key ag_cl_cache_key_of(const ag_cl_device *device, const char *sourc
 /* Returns the binary, which the caller frees; NULL if there is none or the file is foreign,
  * truncated or changed. */
 unsigned char *ag_cl_cache_read(const char *dir, ag_cl_cache_key key, size_t *len);
-/* Writes the binary under a temporary name and renames it. Returns false if it cannot be written.
- */
+/* Writes the binary under a temporary name and renames it. Returns false if that fails. */
 bool ag_cl_cache_write(const char *dir, ag_cl_cache_key key, const unsigned char *binary,
                        size_t len);
 

@@ -6,6 +6,8 @@
 #include "quant/quant.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 uint32_t ag_cl_token_columns(const ag_cl_token_shape *s) {
     uint32_t k = s->dim > s->q_dim ? s->dim : s->q_dim;
@@ -55,19 +57,13 @@ static void set_arguments(ag_cl_launch *l, const ag_cl_token *token, const ag_st
                           uint32_t first_tag) {
     const ag_cl_token_layout *at = &token->at;
     ag_cl_arg_u64(l, token->address + at->stages);
-    ag_cl_arg_u32(l, ag_cl_token_stages(&token->shape));
-    ag_cl_arg_u32(l, first_tag);
-    ag_cl_arg_u64(l, token->address + at->result);
-    ag_cl_arg_u64(l, token->address + at->cos_sin);
-    ag_cl_arg_u64(l, token->address + at->blocks);
-    ag_cl_arg_u64(l, token->address + at->n_slots);
-    ag_cl_arg_u64(l, token->address + at->partial);
+    AG_CL_ARG_U32S(l, ag_cl_token_stages(&token->shape), first_tag);
+    const size_t offsets[] = {at->result, at->cos_sin, at->blocks, at->n_slots, at->partial};
+    for (size_t i = 0; i < sizeof offsets / sizeof offsets[0]; i++)
+        ag_cl_arg_u64(l, token->address + offsets[i]);
     ag_cl_arg_u64(l, step->seqs[0].device_scores ? token->scores_address : 0);
-    ag_cl_arg_u32(l, token->shape.n_kv);
-    ag_cl_arg_u32(l, token->shape.max_blocks);
-    ag_cl_arg_u32(l, (uint32_t)step->seqs[0].kv.v_offset);
-    ag_cl_arg_u32(l, (uint32_t)step->seqs[0].kv.p_offset);
-    ag_cl_arg_u32(l, step->position);
+    AG_CL_ARG_U32S(l, token->shape.n_kv, token->shape.max_blocks, step->seqs[0].kv.v_offset,
+                   step->seqs[0].kv.p_offset, step->position);
     ag_cl_arg_f32(l, step->program->attend[0].scale);
     ag_cl_arg_f32(l, step->program->ops[0].number);
 }
@@ -105,6 +101,55 @@ static bool sums_allowed(const ag_cl_backend *cl, const ag_step *step) {
     return cl->switches.token == AG_CL_ON;
 }
 
+/* ---- the result ---- */
+
+static int larger_first(const void *a, const void *b) {
+    const cl_ulong x = *(const cl_ulong *)a, y = *(const cl_ulong *)b;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+static void unpack(ag_cl_token_result *r, ag_top_k *top) {
+    qsort(r->listed, r->n_listed, sizeof *r->listed, larger_first);
+    top->bad = r->bad == UINT32_MAX ? SIZE_MAX : r->bad;
+    if (top->n_ids) memcpy(top->at, r->at, top->n_ids * sizeof *top->at);
+    top->n = top->k < r->n_listed ? top->k : r->n_listed;
+    for (size_t i = 0; i < top->n; i++) {
+        ag_cl_candidate(r->listed[i], &top->best_ids[i], &top->best[i]);
+    }
+}
+
+/* Reads the best logits. Searches the row if the list is incomplete, as a bound was too low. */
+static ag_status take_best(ag_cl_backend *cl, ag_cl_token *token, const ag_step *step) {
+    if (token->shape.select && token->result.n_listed <= AG_CL_TOKEN_LISTED) {
+        unpack(&token->result, step->top);
+        step->top->known = true;
+        return AG_OK;
+    }
+    return ag_cl_top_k(&cl->base, step->logits, &step->top);
+}
+
+/* Waits for the launch and reads its result. If token->result.aborted is set, nothing else is
+ * valid. */
+static ag_status read_result(ag_cl_backend *cl, ag_cl_token *token, const ag_step *step) {
+    const ag_cl_api *api = &cl->api;
+    ag_cl_buffer *store = ag_cl_buffer_of(cl, token->store);
+    ag_cl_buffer *logits = ag_cl_buffer_of(cl, step->logits->buffer);
+    const size_t n = token->shape.select ? sizeof token->result : sizeof token->result.aborted;
+    const cl_bool wait = step->host_logits ? CL_FALSE : CL_TRUE;
+    cl_int code = api->clEnqueueReadBuffer(cl->queue, store->mem, wait, token->at.result, n,
+                                           &token->result, 0, NULL, NULL);
+    if (code == CL_SUCCESS && step->host_logits) {
+        code = api->clEnqueueReadBuffer(cl->queue, logits->mem, CL_TRUE, step->logits->offset,
+                                        ag_tensor_bytes(step->logits), step->host_logits, 0, NULL,
+                                        NULL);
+    }
+    if (code != CL_SUCCESS) return ag_cl_fail(cl, &cl->base.err, code, "a token in one launch");
+    if (token->result.aborted || !step->top) return AG_OK;
+    return take_best(cl, token, step);
+}
+
+/* ---- the launch ---- */
+
 static void refuse(ag_cl_backend *cl, ag_cl_token *token, const char *why) {
     ag_cl_token_release_store(token);
     cl->token_refused = true;
@@ -128,7 +173,7 @@ static ag_status run(ag_cl_backend *cl, ag_cl_token *token, const ag_step *step,
     set_arguments(&l, token, step, first_tag);
     const size_t global = token->shape.n_groups * items;
     AG_TRY(ag_cl_enqueue(&l, 1, &global, &items));
-    const ag_status st = ag_cl_token_read(cl, token, step);
+    const ag_status st = read_result(cl, token, step);
     if (st != AG_OK) {
         /* The launch uses buffers by address, so none may be released while it runs. */
         (void)ag_cl_finish(cl, NULL);

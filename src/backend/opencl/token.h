@@ -99,8 +99,4 @@ void ag_cl_token_release_store(ag_cl_token *token);
 ag_status ag_cl_token_upload(ag_cl_backend *cl, ag_cl_token *token, const ag_step *step,
                              uint32_t first_tag);
 
-/* token_result.c: waits for the launch and reads its result. If token->result.aborted is set,
- * nothing else is valid. */
-ag_status ag_cl_token_read(ag_cl_backend *cl, ag_cl_token *token, const ag_step *step);
-
 #endif

@@ -34,7 +34,7 @@ static bool is_cache_type(ag_dtype type, uint32_t head_dim) {
 
 _Static_assert((int)AG_CL_TOKEN_IDS == (int)AG_TOP_K_IDS, "a request holds them");
 
-enum { MAX_COLUMNS = 32768 };
+enum { MAX_COLUMNS = 32768, FLOAT_COLUMNS = 8192 };
 
 /* Returns whether the kernel supports the sizes: a warp's tiles have 8 query heads, local memory
  * has heads of 128 or that number of columns, and the output of a KV head is a multiple of a block.
@@ -49,13 +49,6 @@ static bool has_floats(const ag_cl_token_shape *s) {
     const uint32_t types =
         s->split_types | s->pair_types | s->row_types | s->long_types | s->logit_types;
     return types & AG_CL_TOKEN_FLOATS;
-}
-
-/* Returns whether local memory has x in floats, rounded up to segments as in token_product.cl. */
-static bool fits_floats(const ag_cl_backend *cl, const ag_cl_token_shape *s) {
-    enum { SEGMENTS = 8192 };
-    const uint32_t k = ag_cl_token_columns(s);
-    return ag_cl_items(k, SEGMENTS) * sizeof(float) <= cl->mma_local;
 }
 
 /* Extend this when more was tested on a GPU. tests/unit/test_opencl_token_shapes.c lists the tested
@@ -81,8 +74,7 @@ static const ag_tensor *weight_of(const ag_step *step, const ag_op *op, int i) {
     return step->weights[op->w[i]].tensor;
 }
 
-/* Returns whether the attention equals that of other layers except for windows, and the cache fits.
- */
+/* Returns whether attention equals that of other layers but for windows, and the cache fits. */
 static bool is_attention(const ag_step *step, const ag_op *op, ag_cl_token_shape *s) {
     const ag_attend_op *a = &step->program->attend[op->params], *first = step->program->attend;
     const ag_kv_view *kv = &step->seqs[a->cache].kv, *one = &step->seqs[first->cache].kv;
@@ -175,7 +167,9 @@ bool ag_cl_token_shape_of(const ag_cl_backend *cl, const ag_step *step, ag_cl_to
     for (uint32_t i = 0; i < p->n_stages; i++) {
         if (!is_stage(step, &p->stages[i], &s)) return false;
     }
-    if (has_floats(&s) && !fits_floats(cl, &s)) return false;
+    /* Local memory must have x in floats, rounded up to segments as in token_product.cl. */
+    const size_t columns = ag_cl_items(ag_cl_token_columns(&s), FLOAT_COLUMNS);
+    if (has_floats(&s) && columns * sizeof(float) > cl->mma_local) return false;
     ag_cl_token_shape_now(step, &s);
     *out = s;
     return true;
@@ -225,8 +219,7 @@ static ag_status tensor_address(const writer *w, const ag_tensor *t, cl_ulong *o
     return AG_OK;
 }
 
-/* Adds weight i of the operation. Plane addresses are shifted as if its first row had index row0.
- */
+/* Adds weight i of the operation. Plane addresses are shifted as if its first row were row0. */
 static ag_status add_weight(const writer *w, const ag_op *op, int i, uint32_t row0,
                             ag_cl_token_stage *s) {
     const ag_tensor *t = weight_of(w->step, op, i);

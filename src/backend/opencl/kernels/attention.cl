@@ -136,8 +136,7 @@ static inline void softmax_step(queries d, uint n) {
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-/* Returns whether any query attends to the slot. Others may have any value: 0 * Inf would be NaN.
- */
+/* Returns whether any query attends to the slot. Others may hold anything: 0 * Inf would be NaN. */
 static inline bool is_seen(queries d, uint s) {
     if (!WINDOW) return true;
     float4 all = 0;

@@ -271,8 +271,7 @@ static inline void copy_queries(__local uchar *tile, __global const float *q, ui
 
 /* Does what `attend` of attention.cl does, with groups of GROUP and QUERIES queries. */
 __kernel __attribute__((reqd_work_group_size(WARP * WARPS, 1, 1))) void
-attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
-       __global const uchar *q, ulong q_at, CACHE_PARAMS, uint k_type, uint v_type, ulong v_at,
+attend(ARRAY(out), ARRAY(stats), CONST_ARRAY(q), CACHE_PARAMS, uint k_type, uint v_type, ulong v_at,
        float scale, uint span, uint n_spans) {
     __local uchar memory[2 * STAGE_BYTES] __attribute__((aligned(128)));
     __local uint positions[2][SLOTS];
@@ -287,14 +286,13 @@ attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
     const uint head = get_group_id(1), query0 = get_group_id(2) * QUERIES;
     const uint n_queries = n_rows * group, slots = UINTS(slots_of, slots_at)[head];
     const uint begin = get_group_id(0) * span, end = min(slots, begin + span);
-    __global const uint *until_of = UINTS(until, until_at), *from_of = UINTS(from, from_at);
+    __global const uint *until_of = CONST_UINTS(until), *from_of = CONST_UINTS(from);
     /* Positions that any query of the group sees: from x to before y. */
     const uint last_row = min(query0 + QUERIES, n_queries) - 1;
     const uint2 seen =
         (uint2)(WINDOW ? from_of[query0 / group] : 0, until_of[last_row / group] + 1);
 
-    copy_queries(query_tile, (__global const float *)(q + q_at), head, heads, query0, n_queries,
-                 group);
+    copy_queries(query_tile, CONST_FLOATS(q), head, heads, query0, n_queries, group);
     barrier(CLK_LOCAL_MEM_FENCE);
     const queries mine = load_queries(query_tile, warp, lane);
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -360,13 +358,13 @@ attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
         const ulong row = ((ulong)(query / group) * heads + head) * group + query % group;
         const ulong to = row * n_spans + get_group_id(0);
         const float factor = n_spans > 1 ? 1.0f : total > 0 ? 1.0f / total : total;
-        __global float *values = (__global float *)(out + out_at) + to * DIM + lane % 4 * 2;
+        __global float *values = FLOATS(out) + to * DIM + lane % 4 * 2;
         UNROLL for (uint j = 0; j < DIM_TILES; j++) {
             vstore2((float2)(o[j][2 * i], o[j][2 * i + 1]) * factor, 0, values + 8 * j);
         }
         if (lane % 4 == 0) {
             const float2 pair = (float2)(r.largest[i] * LN_2, total);
-            vstore2(pair, 0, (__global float *)(stats + stats_at) + 2 * to);
+            vstore2(pair, 0, FLOATS(stats) + 2 * to);
         }
     }
 }

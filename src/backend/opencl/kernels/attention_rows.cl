@@ -34,8 +34,7 @@
 #endif
 enum { GROUP = WARP * WARPS, PIECES = DIM / 8 };
 enum { TEAM = PIECES > 8 ? 16 : PIECES > 4 ? 8 : PIECES > 2 ? 4 : 2, TILE = WARP / TEAM * EACH };
-/* Floats of a span: values [QUERIES][DIM], then pairs [QUERIES] of the largest score and the sum.
- */
+/* Floats of a span: values [QUERIES][DIM], then pairs [QUERIES] of largest score and sum. */
 enum { PART = QUERIES * (DIM + 2) };
 
 /* ---- pieces of 8 values ---- */
@@ -137,8 +136,7 @@ static inline void join_teams(running *r, __local float *scratch) {
     }
 }
 
-/* Sets float2 `pair` and float `value` to those of n parts together. pair_of, value_of: of part p.
- */
+/* Sets float2 `pair` and float `value` to those of n parts. pair_of, value_of: of part p. */
 #define JOIN_PARTS(n, pair_of, value_of)                               \
     float2 pair = (float2)(-INFINITY, 0);                              \
     float value = 0;                                                   \
@@ -152,8 +150,7 @@ static inline void join_teams(running *r, __local float *scratch) {
 
 /* ---- the kernel ---- */
 
-/* Loads the lane's piece of query heads, times `factor`. Missing heads are copies of the last one.
- */
+/* Loads the lane's piece of query heads, times `factor`. Missing heads are copies of the last. */
 static inline void load_queries(float out[QUERIES][8], __global const float *q, uint n, uint piece,
                                 float factor) {
     UNROLL for (uint i = 0; i < QUERIES; i++) {
@@ -187,11 +184,6 @@ typedef struct score_rows {
 
 static inline __global float *score_row(score_rows r, uint i) {
     return r.first + (ulong)i * AG_CL_SCORES(r.stride);
-}
-
-/* Stores the largest score and the sum of weights of query head i. */
-static inline void store_pair(score_rows to, uint i, float2 pair) {
-    if (SCORES && to.n) vstore2(pair, 0, score_row(to, i) + to.stride);
 }
 
 /* Adds the slots of a tile at positions from seen.x to seen.y. A lane loads all that it needs
@@ -239,9 +231,8 @@ static inline void add_tile(running *r, float query[QUERIES][8], tile t, uint2 s
  * before and after.
  */
 __kernel __attribute__((reqd_work_group_size(WARP * WARPS, 1, 1))) void
-attend_rows(__global uchar *out, ulong out_at, __global const uchar *q, ulong q_at,
-            __global float *parts, volatile __global uint *counts, KV_TABLE_PARAMS, ulong v_at,
-            ulong p_at, __global const uchar *rows, ulong rows_at, uint n_rows, uint heads,
+attend_rows(ARRAY(out), CONST_ARRAY(q), __global float *parts, volatile __global uint *counts,
+            KV_TABLE_PARAMS, ulong v_at, ulong p_at, CONST_ARRAY(rows), uint n_rows, uint heads,
             uint group, float scale, float cap, ulong scores_at) {
     __local float joined[WARPS][QUERIES * DIM] __attribute__((aligned(16)));
     __local float2 pairs[WARPS][QUERIES];
@@ -275,7 +266,7 @@ attend_rows(__global uchar *out, ulong out_at, __global const uchar *q, ulong q_
     }
 
     float query[QUERIES][8];
-    load_queries(query, (__global const float *)(q + q_at) + values_at, n_queries, lane % TEAM,
+    load_queries(query, CONST_FLOATS(q) + values_at, n_queries, lane % TEAM,
                  SOFTCAP ? scale : scale * LOG2_E);
     if (s.index >= n_spans) return;
     running r;
@@ -299,14 +290,15 @@ attend_rows(__global uchar *out, ulong out_at, __global const uchar *q, ulong q_
     store_warp(joined[warp], pairs[warp], &r, lane);
     barrier(CLK_LOCAL_MEM_FENCE);
 
-    __global float *to = (__global float *)(out + out_at) + values_at;
+    __global float *to = FLOATS(out) + values_at;
     const uint stride = heads * chunks * PART; /* between the spans of a head */
     const uint own = (get_group_id(1) * chunks + chunk) * PART;
     __global float *spans = parts + (ulong)s.first_part * stride + own;
     for (uint c = lid; c < n_queries * DIM; c += GROUP) {
         JOIN_PARTS(WARPS, pairs[p][c / DIM], joined[p][c])
         if (n_spans == 1) {
-            if (c % DIM == 0) store_pair(score_to, c / DIM, pair);
+            if (SCORES && score_to.n && c % DIM == 0)
+                vstore2(pair, 0, score_row(score_to, c / DIM) + score_to.stride);
             to[c] = value * (pair.y > 0 ? 1 / pair.y : pair.y);
         } else {
             __global float *part = spans + s.index * stride;
@@ -319,7 +311,8 @@ attend_rows(__global uchar *out, ulong out_at, __global const uchar *q, ulong q_
         volatile __global const float *of = spans + c;
         volatile __global const float *pair_of = spans + QUERIES * DIM + c / DIM * 2;
         JOIN_PARTS(n_spans, (float2)(pair_of[p * stride], pair_of[p * stride + 1]), of[p * stride])
-        if (c % DIM == 0) store_pair(score_to, c / DIM, pair);
+        if (SCORES && score_to.n && c % DIM == 0)
+            vstore2(pair, 0, score_row(score_to, c / DIM) + score_to.stride);
         to[c] = value * (pair.y > 0 ? 1 / pair.y : pair.y);
     }
 }

@@ -148,8 +148,7 @@ static inline factors run_factors(__local const uchar *run, uint row, uint b, ul
     return factors_of(((__local const ushort *)own)[b], bits);
 }
 
-/* Converts the factors of a stage to halves. A lane finds those of its four columns side by side.
- */
+/* Converts the factors of a stage to halves. A lane has its four columns side by side. */
 static inline void convert_factors(__local ushort *out, __local const uchar *runs, operand o,
                                    uint k, uint stage) {
     UNROLL for (uint i = get_local_id(0); i < TILE_N * STEPS; i += GROUP) {

@@ -151,8 +151,7 @@ static inline void rotate_rows(attention_scratch d, const cache *c, uint item) {
 
 #if PIECE > 1
 
-/* Multiplies queries and key by a Hadamard matrix, in pieces and in the order of core/hadamard.c.
- */
+/* Multiplies queries and key by a Hadamard matrix, in pieces, in the order of core/hadamard.c. */
 static inline void hadamard_rotate_rows(attention_scratch d, uint item) {
     const float norm = PIECE == 64   ? 0.125f
                        : PIECE == 32 ? 0.17677669f
@@ -437,8 +436,7 @@ static inline void attend(attention_scratch d, const cache *c, loaded_slots *s,
 
 enum { PIECES_AHEAD = WARP > 1 ? 4 : 1 }; /* pieces whose packets are on their way */
 
-/* Merges the values of the group's warps. Piece 0 adds those of the other pieces and writes rows.
- */
+/* Merges the values of the group's warps. Piece 0 adds those of other pieces and writes rows. */
 static inline void merge_pieces(attention_scratch d, const cache *c, uint mailbox, uint piece,
                                 uint pieces, uint tag, uint item, volatile __global uint *aborted) {
     const uint size = GROUP * (HEAD_DIM + 2);

@@ -281,16 +281,15 @@ static inline float dot_halves(const batch *b, int j, int i, const uint types, u
     return d * (x.scale.x * (float)(p * (char)(part & 255) + q * (char)(part >> 8)));
 }
 
+static inline float4 four_floats(ushort4 v, const bool is_half) {
+    if (!is_half) return as_float4(convert_uint4(v) << 16);
+    return (float4)(float_of_half(v.x), float_of_half(v.y), float_of_half(v.z), float_of_half(v.w));
+}
+
 /* Returns the product of eight values in 16 bits with x. */
 static inline float dot_floats(uint4 w, const bool is_half, float4 low, float4 high) {
     const ushort8 v = as_ushort8(w);
-    const float4 a = is_half ? (float4)(float_of_half(v.s0), float_of_half(v.s1),
-                                        float_of_half(v.s2), float_of_half(v.s3))
-                             : as_float4(convert_uint4(v.lo) << 16);
-    const float4 b = is_half ? (float4)(float_of_half(v.s4), float_of_half(v.s5),
-                                        float_of_half(v.s6), float_of_half(v.s7))
-                             : as_float4(convert_uint4(v.hi) << 16);
-    return dot(a, low) + dot(b, high);
+    return dot(four_floats(v.lo, is_half), low) + dot(four_floats(v.hi, is_half), high);
 }
 
 /* Returns the product of the lane's block i of a unit with x. */

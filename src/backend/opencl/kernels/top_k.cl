@@ -7,6 +7,7 @@
  * With MASK, a value counts as -Inf unless bit id % 32 of word id / 32 of the row's mask is set.
  * The mask follows the row's n_ids ids. */
 
+#include "arrays.cl"
 #include "candidate.cl"
 
 #ifndef WG
@@ -31,8 +32,8 @@ static inline uint order_in_part(float v) {
 }
 
 /* Returns the ids of row r, which its mask follows. */
-static inline __global const uint *ids_of(__global const uchar *ids, ulong r, uint n, uint n_ids) {
-    return (__global const uint *)ids + r * (n_ids + (MASK ? (n + 31) / 32 : 0));
+static inline __global const uint *ids_of(__global const uint *ids, ulong r, uint n, uint n_ids) {
+    return ids + r * (n_ids + (MASK ? (n + 31) / 32 : 0));
 }
 
 static inline bool is_allowed(__global const uint *mask, uint id) {
@@ -41,17 +42,15 @@ static inline bool is_allowed(__global const uint *mask, uint id) {
 
 /* Writes for each part of a row [n] the order of its maximum, or BAD if it has such a value. The
  * last work-group of a row copies the values of the row's n_ids ids into its result. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-find_maxima(__global uchar *maxima, ulong maxima_at, __global uchar *out_base, ulong out_at,
-            __global const uchar *rows, ulong rows_at, uint n, __global const uchar *ids_base,
-            ulong ids_at, uint n_ids, uint k) {
+WG_KERNEL find_maxima(ARRAY(maxima), ARRAY(out), CONST_ARRAY(rows), uint n, CONST_ARRAY(of_rows),
+                      uint n_ids, uint k) {
     __local uint orders[WG];
     const uint lid = get_local_id(0), n_parts = (n + PART - 1) / PART;
     const ulong r = get_group_id(1);
-    __global const float *row = (__global const float *)(rows + rows_at) + r * n;
-    __global const uint *ids = ids_of(ids_base + ids_at, r, n, n_ids), *mask = ids + n_ids;
+    __global const float *row = CONST_FLOATS(rows) + r * n;
+    __global const uint *ids = ids_of(CONST_UINTS(of_rows), r, n, n_ids), *mask = ids + n_ids;
     if (get_group_id(0) + 1 == get_num_groups(0)) {
-        __global float *at = (__global float *)(out_base + out_at) + r * (2 + n_ids + 2 * k) + 2;
+        __global float *at = FLOATS(out) + r * (2 + n_ids + 2 * k) + 2;
         for (uint i = lid; i < n_ids; i += WG) at[i] = row[ids[i]];
         return;
     }
@@ -150,20 +149,18 @@ static inline void sort_list(__local ulong *list, uint n) {
 /* Writes a row's result for the host: out[0] is the first id whose value is NaN or +Inf, else ~0;
  * out[1] is unused; then come the values that find_maxima copied, an even number, then the k best.
  * One work-group for each row; k is less than LISTED. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-take_best(__global uchar *out_base, ulong out_at, __global const uchar *maxima, ulong maxima_at,
-          __global const uchar *rows, ulong rows_at, uint n, __global const uchar *ids_base,
-          ulong ids_at, uint n_ids, uint k) {
+WG_KERNEL take_best(CONST_ARRAY(maxima), ARRAY(results), CONST_ARRAY(rows), uint n,
+                    CONST_ARRAY(of_rows), uint n_ids, uint k) {
     __local ulong list[LISTED];
     __local ushort chosen[MAX_PARTS];
     __local uint counts[DIGITS][BASE];
     __local uint n_chosen, n_listed, first_bad;
     const uint lid = get_local_id(0), n_parts = (n + PART - 1) / PART;
     const ulong r = get_group_id(1);
-    __global const float *row = (__global const float *)(rows + rows_at) + r * n;
-    __global const uint *mask = ids_of(ids_base + ids_at, r, n, n_ids) + n_ids;
-    __global uint *out = (__global uint *)(out_base + out_at) + r * (2 + n_ids + 2 * k);
-    __global const uint *of_parts = (__global const uint *)(maxima + maxima_at) + r * n_parts;
+    __global const float *row = CONST_FLOATS(rows) + r * n;
+    __global const uint *mask = ids_of(CONST_UINTS(of_rows), r, n, n_ids) + n_ids;
+    __global uint *out = (__global uint *)FLOATS(results) + r * (2 + n_ids + 2 * k);
+    __global const uint *of_parts = CONST_UINTS(maxima) + r * n_parts;
     uint orders[MAX_PARTS / WG];
     UNROLL for (uint i = 0; i < MAX_PARTS / WG; i++) {
         const uint part = i * WG + lid;
