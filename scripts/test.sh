@@ -296,7 +296,7 @@ stage_hostile() {
 on_driver() {
     local preset=$1 tests=(-L opencl -R '^(oracle|golden|streaming)_opencl_') extension status=0
     # Mesa's compiler crashes on the emulation of tensor cores, which only tests use, and takes hours for all sizes.
-    [ "$preset" != rusticl ] || tests+=(-E '^oracle_opencl_mma_attention$|_all$')
+    [ "$preset" != rusticl ] || tests+=(-E '^oracle_opencl_(mma_attention|integers)$|_all$')
     build_tests "$preset" "${tests[@]}" || return 1
     export OCL_ICD_VENDORS=$PWD/build/drivers/$2 XDG_CACHE_HOME=$PWD/build/test-cache/cache
     for extension in "${@:3}"; do
