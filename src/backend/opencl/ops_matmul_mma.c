@@ -132,6 +132,7 @@ static ag_status multiply(ag_cl_backend *cl, cl_mem scratch, const tiling *t, ag
     AG_TRY(ag_cl_begin(&l, cl, "matmul_mma.cl", "matmul_mma", options));
     ag_cl_arg_mem(&l, cl->packed.mem);
     ag_cl_arg_u64(&l, cl->packed.factors_at);
+    ag_cl_arg_u32(&l, (uint32_t)ag_shape_rows(&cl->packed.of.shape));
     ag_cl_arg_weights(&l, y, w, n);
     AG_CL_ARG_U32S(&l, t->m, t->k, t->n_splits);
     ag_cl_arg_mem(&l, scratch);

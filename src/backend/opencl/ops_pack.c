@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 enum { MIN_WG = 128, MAX_WG = 512, PIECE = 4, MIN_PIECES = 4, ALIGN = 16 };
+enum { PAST_LAST = 128 * 128 }; /* bytes of a tile, which products read past the last row */
 
 /* Returns the type that stands for all types with the same order of x. */
 static ag_dtype order_of(ag_dtype type) { return ag_dtype_is_quantized(type) ? AG_Q4_0 : type; }
@@ -14,7 +15,7 @@ static ag_dtype order_of(ag_dtype type) { return ag_dtype_is_quantized(type) ? A
 /* Makes cl->packed hold m rows of k values in its order. */
 static ag_status need_packed(ag_cl_backend *cl, size_t m, size_t k) {
     const size_t factors_at = ag_cl_items(m * k * ag_cl_packed_bytes(cl->packed.order), 256);
-    const size_t bytes = factors_at + m * sizeof(float);
+    const size_t bytes = factors_at + m * sizeof(float) + PAST_LAST;
     cl->packed.valid_at = UINT64_MAX;
     cl->packed.factors_at = factors_at;
     if (bytes <= cl->packed.bytes) return AG_OK;

@@ -80,38 +80,34 @@ typedef struct operand {
     uint n, column0;
 } operand;
 
-/* Starts the copies of a stage of x. x: the packed rows. */
-static inline void copy_x(__local uchar *stage, __global const uchar *x, uint row0, uint m, uint k,
-                          uint step) {
-    enum { PIECES_X = 8 * X_PARTS, EACH = PIECES_X * STEPS };
-    UNROLL for (uint i = get_local_id(0); i < TILE_M * EACH; i += GROUP) {
-        const uint row = i / EACH, piece = i % 8, part = i % PIECES_X / 8;
-        const ulong from = (ulong)min(row0 + row, m - 1) * (k / STEP * PIECES_X * 16);
-        __local uchar *to = stage + i % EACH / PIECES_X * STEP_BYTES + part * X_PART;
-        copy16(to + row * 128 + ((piece ^ row % 8) << 4), x + from + (step * EACH + i % EACH) * 16);
+/* Starts the copies of a stage of x. x: the tile's first row in the stage's first step; pitch: rows
+ * of a step. Rows past the last are others, whose products nothing stores. */
+static inline void copy_x(__local uchar *stage, __global const uchar *x, uint pitch) {
+    enum { EACH = TILE_M * 8, N = EACH * X_PARTS * STEPS / GROUP };
+    UNROLL for (uint i = 0; i < N; i++) {
+        const uint piece = i * GROUP + get_local_id(0), part = piece / EACH;
+        __local uchar *to = stage + part / X_PARTS * STEP_BYTES + part % X_PARTS * X_PART;
+        copy16(to + piece % EACH * 16, x + (ulong)part * (pitch * 128) + piece % EACH * 16);
     }
 }
 
 /* Starts the copies of a stage of w. */
 static inline void copy_w(__local uchar *stage, operand o, uint k, uint step) {
-    enum { EACH = PIECES * STEPS };
-    const ulong row_bytes = (ulong)(k / STEP) * ROW_BYTES;
-    UNROLL for (uint i = get_local_id(0); i < TILE_N * EACH; i += GROUP) {
-        const uint row = i / EACH, piece = i % PIECES;
-        const ulong from =
-            min(o.column0 + row, o.n - 1) * row_bytes + (step * EACH + i % EACH) * 16;
-        __local uchar *to = stage + i % EACH / PIECES * STEP_BYTES + X_BYTES;
-        copy16(to + piece * PIECE_PITCH + row * 16, o.w + from);
+    enum { EACH = PIECES * STEPS, ROWS = GROUP / EACH };
+    const uint piece = get_local_id(0) % EACH, row = get_local_id(0) / EACH;
+    __local uchar *to = stage + piece / PIECES * STEP_BYTES + X_BYTES + row * 16;
+    __global const uchar *from = o.w + (step * EACH + piece) * 16;
+    const uint row_bytes = k / STEP * ROW_BYTES;
+    UNROLL for (uint i = 0; i < TILE_N; i += ROWS) {
+        copy16(to + piece % PIECES * PIECE_PITCH + i * 16,
+               from + (ulong)min(o.column0 + row + i, o.n - 1) * row_bytes);
     }
 #if HIGH_BYTES
-    const ulong high_at = o.blocks * (W_TWO ? 8 : 16), high_bytes = (ulong)(k / STEP) * HIGH_BYTES;
-    UNROLL for (uint i = get_local_id(0); i < TILE_N * STEPS; i += GROUP) {
-        const uint row = i / STEPS, sub = i % STEPS;
-        const ulong from =
-            min(o.column0 + row, o.n - 1) * high_bytes + (step * STEPS + sub) * HIGH_BYTES;
-        copy_bytes(stage + sub * STEP_BYTES + HIGH_AT + row * HIGH_BYTES, o.w + high_at + from,
-                   HIGH_BYTES);
-    }
+    const uint sub = get_local_id(0) % STEPS, high_row = get_local_id(0) / STEPS;
+    const ulong high_at = o.blocks * (W_TWO ? 8 : 16), high_bytes = k / STEP * HIGH_BYTES;
+    const ulong at = min(o.column0 + high_row, o.n - 1) * high_bytes;
+    copy_bytes(stage + sub * STEP_BYTES + HIGH_AT + high_row * HIGH_BYTES,
+               o.w + high_at + at + (step * STEPS + sub) * HIGH_BYTES, HIGH_BYTES);
 #endif
 }
 
@@ -151,10 +147,10 @@ static inline factors run_factors(__local const uchar *run, uint row, uint b, ul
 /* Converts the factors of a stage to halves. A lane has its four columns side by side. */
 static inline void convert_factors(__local ushort *out, __local const uchar *runs, operand o,
                                    uint k, uint stage) {
-    UNROLL for (uint i = get_local_id(0); i < TILE_N * STEPS; i += GROUP) {
-        const uint row = i % TILE_N, step = stage * STEPS + i / TILE_N, run = step / RUN;
+    UNROLL for (uint i = get_local_id(0) / TILE_N; i < STEPS; i += TEAMS) {
+        const uint row = get_local_id(0) % TILE_N, step = stage * STEPS + i, run = step / RUN;
         const ulong first = first_block(o, row, k, run);
-        __local half *to = (__local half *)out + i / TILE_N * (2 * FACTORS * TILE_N) +
+        __local half *to = (__local half *)out + i * (2 * FACTORS * TILE_N) +
                            (row / 32 * 8 + row % 8) * TILES_N + row % 32 / 8;
         UNROLL for (uint b = 0; b < 2; b++) {
             const factors f =
@@ -490,7 +486,7 @@ static inline void store_tile(float4 own[OWN_SUMS], __global float *y,
  * rows of x, 1 by columns of all weights, 2 parts of k. packed: what pack.cl wrote.
  * parts: sums of groups that share a tile; counts: a zero for each tile. */
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
-matmul_mma(__global const uchar *packed, ulong factors_at, WEIGHT_PARAMS(0), WEIGHT_PARAMS(1),
+matmul_mma(__global const uchar *packed, ulong factors_at, uint pitch, WEIGHT_PARAMS(0), WEIGHT_PARAMS(1),
            WEIGHT_PARAMS(2), uint m, uint k, uint n_splits, __global float4 *parts,
            __global uint *counts) {
     __local uchar stages[LOCAL_BYTES] __attribute__((aligned(128)));
@@ -518,6 +514,9 @@ matmul_mma(__global const uchar *packed, ulong factors_at, WEIGHT_PARAMS(0), WEI
     const uint all_steps = k / (STEP * STEPS);
     const uint first = all_steps * split / n_splits, end = all_steps * (split + 1) / n_splits;
 
+    const ulong stage_x = (ulong)pitch * (128 * X_PARTS * STEPS);
+    __global const uchar *x = packed + row0 * 128;
+
     float c[TILES_M][TILES_N][4];
     UNROLL for (uint i = 0; i < TILES_M; i++) UNROLL for (uint j = 0; j < TILES_N; j++) {
         c[i][j][0] = c[i][j][1] = c[i][j][2] = c[i][j][3] = 0;
@@ -529,7 +528,7 @@ matmul_mma(__global const uchar *packed, ulong factors_at, WEIGHT_PARAMS(0), WEI
     for (uint i = 0; i < STAGES - 1; i++) {
         __local uchar *stage = stages + i * STAGE_BYTES;
         if (first + i < end) {
-            copy_x(stage, packed, row0, m, k, first + i);
+            copy_x(stage, x + (first + i) * stage_x, pitch);
             copy_w(stage, o, k, first + i);
         }
 #if W_BLOCKS
@@ -549,7 +548,7 @@ matmul_mma(__global const uchar *packed, ulong factors_at, WEIGHT_PARAMS(0), WEI
         __local uchar *stage = stages + now * STAGE_BYTES;
         const uint last = step + STAGES - 1;
         if (last < end) {
-            copy_x(stages + later * STAGE_BYTES, packed, row0, m, k, last);
+            copy_x(stages + later * STAGE_BYTES, x + last * stage_x, pitch);
             copy_w(stages + later * STAGE_BYTES, o, k, last);
         }
 #if W_BLOCKS

@@ -51,18 +51,21 @@ static inline uint rest_of(float2 v, uint pair) {
     return pair_of((float2)(isfinite(v.x) ? rest.x : 0, isfinite(v.y) ? rest.y : 0));
 }
 
-/* Stores values i to i + 3 of a row in the order and type that matmul_mma.cl reads. */
-static inline void store_packed(__global uint *row, uint i, float4 v) {
-    row += i / STEP * (STEP * X_PARTS / 2);
+/* Stores values i to i + 3 of a row in the order and type that matmul_mma.cl reads. All rows of a
+ * step are side by side. Pieces of 16 bytes are exchanged among the banks of local memory. */
+static inline void store_packed(__global uint *out, uint i, float4 v) {
+    enum { WORDS = STEP / 2 };
+    const uint row = get_group_id(0), rows = get_num_groups(0), bank = row % 8 * 4;
+    out += ((ulong)(i / STEP) * (X_PARTS * rows) + row) * WORDS;
 #if W_BLOCKS
-    row += i % STEP / 16 * 8 + i % 16 / 4;
-    row[0] = pair_of(v.s02);
-    row[4] = pair_of(v.s13);
+    const uint at = i % STEP / 16 * 8 + i % 16 / 4;
+    out[at ^ bank] = pair_of(v.s02);
+    out[at + 4 ^ bank] = pair_of(v.s13);
 #else
     const uint2 first = (uint2)(pair_of(v.s01), pair_of(v.s23));
-    __global uint2 *out = (__global uint2 *)row + i % STEP / 4;
-    out[0] = first;
-    out[STEP / 4] = (uint2)(rest_of(v.s01, first.x), rest_of(v.s23, first.y));
+    __global uint2 *to = (__global uint2 *)(out + (i % STEP / 2 ^ bank));
+    to[0] = first;
+    to[(ulong)rows * (WORDS / 2)] = (uint2)(rest_of(v.s01, first.x), rest_of(v.s23, first.y));
 #endif
 }
 
@@ -90,9 +93,8 @@ static inline void pack(__global uchar *out, ulong factors_at, const float4 *v, 
     if (get_local_id(0) == 0) {
         ((__global float *)(out + factors_at))[row] = ldexp(1.0f, -exponent);
     }
-    __global uint *to = (__global uint *)out + (ulong)row * (k * X_PARTS / 2);
     UNROLL for (uint c = 0; c < CHUNKS; c++) {
-        if (AT(c) < k) store_packed(to, AT(c), v[c] * factor);
+        if (AT(c) < k) store_packed((__global uint *)out, AT(c), v[c] * factor);
     }
 }
 
