@@ -291,7 +291,7 @@ ag_status ag_cl_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
     for (size_t i = 0, n; i < n_seqs && q->shape.dim[1]; i += n) {
         bool taken = false;
         const bool fits = ag_cl_fits_attend_rows(cl, out, q, &seqs[i], params);
-        n = ag_cl_count_joinable(&seqs[i], n_seqs - i, fits && cl->switches.mma == AG_CL_ON);
+        n = ag_cl_count_joinable(&seqs[i], n_seqs - i, fits);
         if (fits) {
             AG_TRY(ag_cl_attend_rows(cl, out, q, &seqs[i], n, params));
             continue;

@@ -14,7 +14,7 @@ enum { MIN_SPAN_BLOCKS = 2 };
 
 /* ---- one cache of several sequences ---- */
 
-/* sums: the device may sum the row's attention weights. */
+/* sums: the kernel can sum the row's attention weights. */
 static bool is_single(const ag_attention_seq *s, bool sums) {
     return s->n_rows == 1 && !s->scores && (!s->device_scores || (sums && !s->visible_from));
 }
@@ -113,11 +113,10 @@ bool ag_cl_cache_fits_warps(const ag_kv_view *kv, size_t dim) {
            is_warp_type(kv->v_type, dim);
 }
 
-/* No GPU has summed weights this way yet. */
 bool ag_cl_fits_attend_rows(const ag_cl_backend *cl, const ag_tensor *out, const ag_tensor *q,
                             const ag_attention_seq *seq, const ag_attention_params *params) {
-    return cl->mma && cl->device.max_group >= WG && is_single(seq, cl->switches.mma == AG_CL_ON) &&
-           !params->sinks && q->offset % 16 == 0 && out->offset % 4 == 0 &&
+    return cl->mma && cl->device.max_group >= WG && is_single(seq, true) && !params->sinks &&
+           q->offset % 16 == 0 && out->offset % 4 == 0 &&
            ag_cl_cache_fits_warps(&seq->kv, q->shape.dim[2]);
 }
 

@@ -55,7 +55,6 @@ static bool has_floats(const ag_cl_token_shape *s) {
  * groups, types, biases and rotations, though not all combinations. */
 bool ag_cl_token_has_run(const ag_cl_token_shape *s) {
     static const uint32_t sizes[] = {32, 64, 80, 96, 128};
-    if (has_floats(s)) return false;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         if (s->head_dim == sizes[i]) return true;
     }
