@@ -7,9 +7,7 @@
 #include <stdio.h>
 
 enum { MIN_WG = 128, MAX_WG = 512, PIECE = 4, MIN_PIECES = 4, ALIGN = 16 };
-enum {
-    PAST_LAST = 128 * 128
-}; /* bytes of the rows of a tile past the last one, which products read */
+enum { PAST_LAST = 128 * 128 }; /* bytes that the last tile reads past the last row */
 
 /* Returns the type that stands for all types with the same order of x. */
 static ag_dtype order_of(ag_dtype type) { return ag_dtype_is_quantized(type) ? AG_Q4_0 : type; }

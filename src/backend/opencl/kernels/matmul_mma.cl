@@ -60,6 +60,11 @@ enum { SUMS = TILES_M * TILES_N, OWN_SUMS = SUMS / TEAMS };
 #else
 #define UNROLL_BLOCKS UNROLL
 #endif
+#if TEAMS > 1 /* the same for addresses of all copies of x */
+#define UNROLL_X _Pragma("nounroll")
+#else
+#define UNROLL_X UNROLL
+#endif
 #define X_PARTS (W_BLOCKS ? 1 : 2) /* a value of x is the sum of its parts */
 #define X_PART (TILE_M * STEP * 2)
 #define X_BYTES (X_PARTS * X_PART)
@@ -84,10 +89,10 @@ typedef struct operand {
  * of a step. Rows past the last are others, whose products nothing stores. */
 static inline void copy_x(__local uchar *stage, __global const uchar *x, uint pitch) {
     enum { EACH = TILE_M * 8, N = EACH * X_PARTS * STEPS / GROUP };
-    UNROLL for (uint i = 0; i < N; i++) {
-        const uint piece = i * GROUP + get_local_id(0), part = piece / EACH;
+    UNROLL_X for (uint i = 0; i < N; i++) {
+        const uint piece = i * GROUP + get_local_id(0), part = piece / EACH, at = piece % EACH * 16;
         __local uchar *to = stage + part / X_PARTS * STEP_BYTES + part % X_PARTS * X_PART;
-        copy16(to + piece % EACH * 16, x + (ulong)part * (pitch * 128) + piece % EACH * 16);
+        copy16(to + at, x + (part * pitch * 128 + at));
     }
 }
 
@@ -103,11 +108,10 @@ static inline void copy_w(__local uchar *stage, operand o, uint k, uint step) {
                from + (ulong)min(o.column0 + row + i, o.n - 1) * row_bytes);
     }
 #if HIGH_BYTES
-    const uint sub = get_local_id(0) % STEPS, high_row = get_local_id(0) / STEPS;
-    const ulong high_at = o.blocks * (W_TWO ? 8 : 16), high_bytes = k / STEP * HIGH_BYTES;
-    const ulong at = min(o.column0 + high_row, o.n - 1) * high_bytes;
-    copy_bytes(stage + sub * STEP_BYTES + HIGH_AT + high_row * HIGH_BYTES,
-               o.w + high_at + at + (step * STEPS + sub) * HIGH_BYTES, HIGH_BYTES);
+    const uint high_row = get_local_id(0) / STEPS, at_step = get_local_id(0) % STEPS;
+    const ulong at = (ulong)min(o.column0 + high_row, o.n - 1) * (k / STEP) + step * STEPS;
+    copy_bytes(stage + at_step * STEP_BYTES + HIGH_AT + high_row * HIGH_BYTES,
+               o.w + o.blocks * (W_TWO ? 8 : 16) + (at + at_step) * HIGH_BYTES, HIGH_BYTES);
 #endif
 }
 
@@ -486,9 +490,9 @@ static inline void store_tile(float4 own[OWN_SUMS], __global float *y,
  * rows of x, 1 by columns of all weights, 2 parts of k. packed: what pack.cl wrote.
  * parts: sums of groups that share a tile; counts: a zero for each tile. */
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
-matmul_mma(__global const uchar *packed, ulong factors_at, uint pitch, WEIGHT_PARAMS(0), WEIGHT_PARAMS(1),
-           WEIGHT_PARAMS(2), uint m, uint k, uint n_splits, __global float4 *parts,
-           __global uint *counts) {
+matmul_mma(__global const uchar *packed, ulong factors_at, uint pitch, WEIGHT_PARAMS(0),
+           WEIGHT_PARAMS(1), WEIGHT_PARAMS(2), uint m, uint k, uint n_splits,
+           __global float4 *parts, __global uint *counts) {
     __local uchar stages[LOCAL_BYTES] __attribute__((aligned(128)));
     __local uint finished;
 #if W_BLOCKS
