@@ -495,9 +495,24 @@ static void name_variant(const variant *v, char *out, size_t cap) {
              columns[v->columns]);
 }
 
+/* The kernel computes attention in halves. */
+static void float_weights_with_a_cache_of_f32_are_not_in_the_launch(void **state) {
+    (void)state;
+    ag_cl_token_shape s = {
+        .head_dim = 64, .k_type = AG_F16, .v_type = AG_F16, .row_types = 1u << AG_BF16};
+    assert_true(ag_cl_token_has_run(&s));
+    s.k_type = AG_F32;
+    assert_false(ag_cl_token_has_run(&s));
+    s.k_type = AG_F16;
+    s.v_type = AG_F32;
+    assert_false(ag_cl_token_has_run(&s));
+    s.row_types = 1u << AG_Q4_0;
+    assert_true(ag_cl_token_has_run(&s));
+}
+
 int main(int argc, char **argv) {
     static char names[N_ALL][128];
-    struct CMUnitTest tests[N_ALL];
+    struct CMUnitTest tests[N_ALL + 1];
     be = open_opencl();
     if (!be) return EXIT_SKIPPED;
     const bool every = ag_cl_of(be)->device.is_gpu || argc > 1;
@@ -508,8 +523,10 @@ int main(int argc, char **argv) {
         tests[i] = (struct CMUnitTest){names[i], launch_equals_the_operations, make_all, drop_all,
                                        (void *)(uintptr_t)&variants[i]};
     }
+    tests[n] = (struct CMUnitTest)cmocka_unit_test(
+        float_weights_with_a_cache_of_f32_are_not_in_the_launch);
     if (argc > 1) cmocka_set_test_filter(argv[1]);
-    int failed = _cmocka_run_group_tests("token_shapes", tests, n, NULL, NULL);
+    int failed = _cmocka_run_group_tests("token_shapes", tests, n + 1, NULL, NULL);
     ag_backend_destroy(be);
     return failed;
 }

@@ -63,6 +63,7 @@ ag_status ag_cl_run_program(ag_backend *b, const ag_step *step, bool *taken) {
         e = claim(cl, step);
         e->token.shape = shape;
     }
+    if (step->seqs[0].device_scores && e->token.shape.has_windows) return AG_OK;
     e->used = ++cl->steps->clock;
     const ag_status st = ag_cl_token_step(cl, &e->token, step, taken);
     if (!*taken) release(e);

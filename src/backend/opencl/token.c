@@ -93,13 +93,6 @@ static ag_status reserve_scores(ag_cl_backend *cl, ag_cl_token *token, const ag_
     return ag_cl_buffer_address(cl, token->scores, &token->scores_address);
 }
 
-static bool has_windows(const ag_step *step) {
-    for (uint32_t l = 0; l < step->program->n_attend; l++) {
-        if (step->program->attend[l].window) return true;
-    }
-    return false;
-}
-
 /* ---- the result ---- */
 
 static int larger_first(const void *a, const void *b) {
@@ -190,7 +183,7 @@ bool ag_cl_token_allowed(const ag_cl_backend *cl, const ag_step *step) {
     const ag_attend_op *a = step->program->attend;
     const bool scales_queries = a->query_beta != 0 && step->position >= a->query_period;
     return !cl->token_refused && !cl->zero_copy && cl->gpu_attention && !scales_queries &&
-           cl->switches.token != AG_CL_OFF && !(step->seqs[0].device_scores && has_windows(step));
+           cl->switches.token != AG_CL_OFF;
 }
 
 /* Work-groups poll for one another, so all must run at the same time. Processors run them one after

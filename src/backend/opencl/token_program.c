@@ -52,11 +52,13 @@ static bool has_floats(const ag_cl_token_shape *s) {
 }
 
 /* Extend this when more was tested on a GPU. tests/unit/test_opencl_token_shapes.c lists the tested
- * groups, types, biases and rotations, though not all combinations. */
+ * groups, types, biases and rotations, though not all combinations. The kernel's attention is in
+ * halves, so a cache of F32 with weights of floats would lose its exactness. */
 bool ag_cl_token_has_run(const ag_cl_token_shape *s) {
     static const uint32_t sizes[] = {32, 64, 80, 96, 128};
+    const bool is_exact = has_floats(s) && (s->k_type == AG_F32 || s->v_type == AG_F32);
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        if (s->head_dim == sizes[i]) return true;
+        if (s->head_dim == sizes[i]) return !is_exact;
     }
     return false;
 }
