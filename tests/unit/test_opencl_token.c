@@ -118,14 +118,16 @@ static void launch_equals_operations_after_evictions(void **state) {
     assert_true(compare(&p, 56, 96, true) < close_enough);
 }
 
-/* Returns a model of random weights. On processors its kernel is the bundled model's. */
-static ag_model *random_model(ag_dtype weights, uint32_t max_positions) {
+/* Returns a model of random weights. window: of attention; 0: all slots. On processors its kernel
+ * is the bundled model's. */
+static ag_model *random_model(ag_dtype weights, uint32_t max_positions, uint32_t window) {
     ag_model_spec spec = ag_spec_plain(4, 2, 64);
     spec.vocab_size = 4096;
     spec.hidden_size = 256;
     spec.intermediate_size = 768;
     spec.n_layers = 2;
     spec.max_positions = max_positions;
+    spec.kinds[0].window = window;
     ag_model_params mp = ag_model_defaults();
     mp.weights = weights;
     ag_model *made;
@@ -139,7 +141,7 @@ static void launch_equals_operations_past_the_trained_length(void **state) {
     (void)state;
     ag_session_params p = ag_session_defaults();
     ag_model *bundled = model;
-    model = random_model(AG_Q4_0, N_TOKENS / 2);
+    model = random_model(AG_Q4_0, N_TOKENS / 2, 0);
     p.eviction.policy = ag_eviction_policy_find("streaming");
     p.eviction.budget_tokens = 40;
     p.eviction.recent = 16;
@@ -156,7 +158,7 @@ static void launch_equals_operations_with_each_type_of_weights(void **state) {
     for (unsigned t = 0; t < AG_DTYPE_COUNT; t++) {
         if (!(AG_CL_TOKEN_BLOCKS >> t & 1)) continue;
         printf("%s: ", ag_dtype_name((ag_dtype)t));
-        model = random_model((ag_dtype)t, N_TOKENS);
+        model = random_model((ag_dtype)t, N_TOKENS, 0);
         assert_true(compare(NULL, N_PROMPT, 16, true) < closer);
         ag_model_destroy(model);
     }
@@ -254,6 +256,21 @@ static void launch_adds_to_the_sums_of_policies(void **state) {
         printf("%s: ", policies[i]);
         assert_true(compare(&p, 56, 80, true) < close_enough);
     }
+}
+
+/* The kernel writes no scores of slots outside a window. */
+static void operations_add_to_sums_in_models_with_windows(void **state) {
+    (void)state;
+    ag_session_params p = ag_session_defaults();
+    ag_model *bundled = model;
+    p.eviction.policy = ag_eviction_policy_find("h2o");
+    p.eviction.budget_tokens = 48;
+    p.eviction.slack = 16;
+    model = random_model(AG_Q4_0, N_TOKENS, 32);
+    assert_true(compare(&p, 56, 72, false) < close_enough);
+    assert_true(compare(NULL, 56, 72, true) < close_enough);
+    ag_model_destroy(model);
+    model = bundled;
 }
 
 /* By operations: once for a layer's first block, and once for the next. With addresses, also
@@ -394,6 +411,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(masks_are_applied_after_the_launch),
         cmocka_unit_test(searches_the_row_when_candidates_do_not_suffice),
         cmocka_unit_test(launch_adds_to_the_sums_of_policies),
+        cmocka_unit_test(operations_add_to_sums_in_models_with_windows),
         cmocka_unit_test(tables_of_blocks_are_sent_when_they_change),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
